@@ -10,7 +10,7 @@ import pyarrow.csv
 
 import manyhands as mh
 from manyhands.cli import main
-from manyhands.masks.runs import filled, from_rle
+from manyhands.masks.runs import from_rle, to_array
 
 
 def test_masks_are_found_by_their_column(tmp_path: Path) -> None:
@@ -20,5 +20,5 @@ def test_masks_are_found_by_their_column(tmp_path: Path) -> None:
     main(["aggregate", str(log), "-o", str(out), "--workers", str(workers)])
     found = [from_rle(json.loads(text), "it") for text in pyarrow.csv.read_csv(out).column("mask").to_pylist()]
     for mine, wanted in zip(found, mh.aggregate(crowd.log).masks_, strict=True):
-        np.testing.assert_array_equal(filled(mine.runs, mine.shape, 2), wanted)
+        np.testing.assert_array_equal(to_array(mine.runs, mine.shape, 2), wanted)
     assert "skill" in pyarrow.csv.read_csv(workers).column_names

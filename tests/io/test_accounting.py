@@ -161,7 +161,7 @@ def merged(given: list[Answer], kind: str, shown: str) -> int:
     """Entries of answers that are one with others in the table: regions of a label, and spans that were given twice."""
     if kind == "masks":
         return sum(len(answer.said) - len({label for _, label in answer.said}) for answer in given)
-    reported = re.findall(r"([\d,]+) spans? (?:of a worker given more than once|without a token)", shown)
+    reported = re.findall(r"([\d,]+) (?:duplicate )?spans? (?:of the same worker|without a token)", shown)
     return sum(int(count.replace(",", "")) for count in reported)
 
 

@@ -16,7 +16,7 @@ import manyhands as mh
 from manyhands import _core
 from manyhands.masks import checks as of_masks
 from manyhands.masks.base import packed_runs
-from manyhands.masks.runs import MOST_CLASSES, Drawn, Runs, filled, from_polygons, from_rle, runs_of, to_rle
+from manyhands.masks.runs import MOST_CLASSES, ParsedMask, Runs, from_polygons, from_rle, runs_of, to_array, to_rle
 from manyhands.testing import checks_of, common
 from oracles import masks as twin
 
@@ -38,8 +38,8 @@ def drawn(seed: int, n_classes: int = 2, n_tasks: int = 3, n_workers: int = 4, s
     return [task for task, _ in rows], [worker for _, worker in rows], arrays
 
 
-def pixels(drawn: Drawn) -> np.ndarray:
-    return filled(drawn.runs, drawn.shape, 3)
+def pixels(drawn: ParsedMask) -> np.ndarray:
+    return to_array(drawn.runs, drawn.shape, 3)
 
 
 def test_all_forms_give_the_same_table(tmp_path: Path) -> None:
@@ -118,9 +118,9 @@ def test_runs_are_the_mask(seed: int, n_classes: int, shape: tuple[int, int]) ->
     for each in (mask, mask.astype(np.uint8), mask.astype(float), np.asfortranarray(mask)):
         runs = runs_of(each, "it")
         assert [list(run) for run in zip(*(part.tolist() for part in runs), strict=True)] == twin.runs(mask)
-    np.testing.assert_array_equal(filled(runs, mask.shape, 3), mask)
+    np.testing.assert_array_equal(to_array(runs, mask.shape, 3), mask)
     if n_classes == 2:
-        np.testing.assert_array_equal(filled(runs, mask.shape, 2), mask > 0)
+        np.testing.assert_array_equal(to_array(runs, mask.shape, 2), mask > 0)
         np.testing.assert_array_equal(runs_of(mask > 0, "it"), runs)
     rle, (lengths, values) = to_rle(runs, mask.shape), twin.coco(mask)
     if values[0] and max(values) == 1:
@@ -190,7 +190,7 @@ def test_polygons_match_their_twins(seed: int, n: int) -> None:
     starts = np.array([0, n, 2 * n])
     begins, ends, classes = _core.polygon_runs(starts, np.concatenate(rings), 9, 8)
     assert (classes == 1).all()
-    np.testing.assert_array_equal(filled((begins, ends, classes), (9, 8), 2), twin.inside(rings, 9, 8))
+    np.testing.assert_array_equal(to_array((begins, ends, classes), (9, 8), 2), twin.inside(rings, 9, 8))
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_sizes_and_missing_polygons() -> None:
             mh.Masks.from_polygons([1], ["u"], [[ring]], shape)
     with pytest.raises(ValueError, match="polygons"):
         mh.Masks.from_polygons([1], ["u"], [ring], (4, 4))
-    with pytest.raises(TypeError, match="row 0 is 3"):
+    with pytest.raises(TypeError, match="row 0"):
         mh.Masks.from_polygons([1], ["u"], [3], (4, 4))
     with pytest.warns(mh.errors.DataWarning, match="1 row"):
         assert mh.Masks.from_polygons([1, 1], ["u", "v"], [[ring], None], (4, 4)).n_annotations == 1

@@ -48,7 +48,7 @@ def test_check_list(check):
 
 
 def test_every_method_has_variants():
-    log = drawn(40, 10, 4)
+    log = simulated(40, 10, 4)
     assert {type(make(log)) for make in VARIANTS.values()} == set(mh.categorical.all_aggregators("numeric"))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import digamma, gammaln
 
 import manyhands as mh
-from manyhands.sequences.tags import UNSAID
+from manyhands.sequences.tags import NO_TAG
 
 
 def all_chains(evidence: np.ndarray, log_steps: np.ndarray) -> tuple[list[tuple[int, ...]], np.ndarray]:
@@ -100,10 +100,10 @@ class Rows:
         for reading, (sequence, worker) in enumerate(zip(sequences, workers, strict=True)):
             before = k
             for place, tag in enumerate(codes[offsets[reading] : offsets[reading + 1]]):
-                if tag != UNSAID:
+                if tag != NO_TAG:
                     token = int(votes._grid.starts[sequence]) + place
                     rows.append((token, int(worker), int(before) if contexts else 0, int(tag)))
-                before = k if tag == UNSAID else tag
+                before = k if tag == NO_TAG else tag
         self.rows = np.array(rows)
         self.starts = votes._grid.starts
         self.sizes = (votes.n_tokens, votes.n_workers, k + 1 if contexts else 1, k)

@@ -229,4 +229,4 @@ def test_intervals_that_were_not_asked_for_are_unbounded():
     model = mh.pairwise.BradleyTerry(intervals="none").fit(crowd.log)
     assert (model.intervals_ == [-np.inf, np.inf]).all()
     assert (model.rank_intervals_ == [1, 6]).all()
-    assert "-inf to inf" in type(model).intervals_.__doc__
+    assert "(-inf, inf)" in type(model).intervals_.__doc__

@@ -277,7 +277,7 @@ def test_scores_of_spans() -> None:
     nothing = {name: [] for name in truth}
     assert np.isnan(mh.metrics.span_scores(nothing, nothing).f1)
     assert mh.metrics.span_scores(nothing, truth).f1 == 0.0
-    with pytest.raises(ValueError, match="it has no token"):
+    with pytest.raises(ValueError, match="at row"):
         mh.metrics.span_scores(truth | {"end": [0, 9, 3]}, truth)
     with pytest.raises(ValueError, match="3 workers"):
         mh.metrics.span_scores(mh.Sequences.from_frame(THREE), truth)
@@ -327,5 +327,5 @@ def test_more_spans_than_fit_are_not_simulated() -> None:
 def test_many_types_are_warned_of_before_a_long_fit(monkeypatch):
     monkeypatch.setattr("manyhands.sequences.crowd._MANY_CELLS", 10)
     votes = mh.Sequences.from_spans(["d", "d"], [0, 0], [1, 2], ["a", "b"], ["X", "Y"])
-    with pytest.warns(mh.errors.DataWarning, match=r"BSC learns .* worker='cm'"):
+    with pytest.warns(mh.errors.DataWarning, match="worker='cm'"):
         mh.sequences.BSC(max_iter=2, tol=0).fit(votes)

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 import manyhands as mh
 from manyhands._base.names import Names
 from manyhands._base.write import write_table
-from manyhands.sequences.tags import Tags, written
-from manyhands.texts.words import places_of_tokens
+from manyhands.sequences.tags import Tags, format_tags
+from manyhands.texts.words import token_offsets
 
 LOG: dict[str, list[Any]] = {
     "sequence": ["a"] * 6 + ["b"] * 2,
@@ -127,7 +127,7 @@ def test_characters_become_tokens() -> None:
     ],
 )
 def test_tokens_of_any_script(text: str, tokens: list[str]) -> None:
-    assert [text[a:b] for a, b in places_of_tokens(text)] == tokens
+    assert [text[a:b] for a, b in token_offsets(text)] == tokens
     marks = mh.Sequences.from_spans([1], [0], [len(tokens[0])], ["u"], ["x"], texts={1: text})
     assert marks.spans().to_pydict()["end"] == [len(tokens[0])]
 
@@ -135,7 +135,7 @@ def test_tokens_of_any_script(text: str, tokens: list[str]) -> None:
 @given(st.text("aZ7_ \n.é北ไี\u0301ही👍\u200d\ufe0f\ue000", max_size=12))
 @settings(max_examples=100)
 def test_tokens_are_in_order_and_leave_out_spaces_only(text: str) -> None:
-    places = places_of_tokens(text)
+    places = token_offsets(text)
     assert [a for a, _ in places] == sorted({a for a, _ in places})
     assert all(a < b for a, b in places)
     assert all(b <= c for (_, b), (c, _) in pairwise(places))
@@ -203,7 +203,7 @@ def test_schemes_carry_the_same_spans(kinds: list[str], breaks: list[bool]) -> N
     codes = seqs.readings()[3]
     for scheme in ("bilou", "bioes"):
         again = mh.Sequences.from_arrays(
-            [1] * n, range(n), ["u"] * n, written(seqs._tags, codes, first, scheme), scheme=scheme
+            [1] * n, range(n), ["u"] * n, format_tags(seqs._tags, codes, first, scheme), scheme=scheme
         )
         assert again == seqs
 
@@ -286,7 +286,7 @@ def test_bad_spans_are_named(
 ) -> None:
     with pytest.raises(error, match=told):
         mh.Sequences.from_spans(SPANS | change, **settings_)
-    with pytest.raises(TypeError, match="there is no end"):
+    with pytest.raises(TypeError, match="missing: end"):
         mh.Sequences.from_spans([1], [0], worker=["u"])
 
 

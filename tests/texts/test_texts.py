@@ -20,10 +20,10 @@ from manyhands.testing import aggregator_checks
 from manyhands.testing.compare import never_falls
 from manyhands.texts._chi import upper_quantiles
 from manyhands.texts._network import Network
-from manyhands.texts._shared import LEVELS, SharedErrors, _highest
+from manyhands.texts._shared import LEVELS, SharedErrors, _maximize
 from manyhands.texts.nearest import Blocks, _squares
-from manyhands.texts.rover import _Readers
-from manyhands.texts.words import Spelling, folded, joined, tokens_of
+from manyhands.texts.rover import _WorkerRates
+from manyhands.texts.words import Spelling, fold_token, join_tokens, tokens_of
 from oracles import texts as twin
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
@@ -87,13 +87,13 @@ def test_texts_that_say_nothing_are_set_aside_and_counted() -> None:
 )
 def test_words_of_any_script(text: str, words: list[str]) -> None:
     assert tokens_of(text, "word") == words
-    assert joined(words) == " ".join(text.split())
+    assert join_tokens(words) == " ".join(text.split())
 
 
 def test_pictures_alone_are_words() -> None:
     texts = mh.Texts.from_arrays([1] * 3, list("abc"), ["👍🏽 Ok!", "👍🏽 ok", "👍 ok"])
     assert mh.aggregate(texts).texts_.tolist() == ["👍🏽 ok"]
-    assert [folded(word) for word in ("$5", "...", "ok👍", "+", "\u0301☂")] == ["5", "", "ok", "", "\u0301☂"]
+    assert [fold_token(word) for word in ("$5", "...", "ok👍", "+", "\u0301☂")] == ["5", "", "ok", "", "\u0301☂"]
 
 
 def test_letters_keep_their_marks() -> None:
@@ -139,7 +139,7 @@ def test_edits_match_their_twin(one: set[tuple[int, ...]], other: set[tuple[int,
 def test_a_pass_of_rover_matches_its_twin(seed: int) -> None:
     texts = mh.simulate(6, 4, answers_per_task=3, words=4, vocabulary=12, seed=seed, kind="texts").log
     network = Network.of(texts, Spelling.of(texts.answers.tolist()))
-    readers = _Readers(network, texts.n_workers, 2.0, 0.1)
+    readers = _WorkerRates(network, texts.n_workers, 2.0, 0.1)
     start = np.bincount(network.readings) / np.bincount(network.slots)[network.places]
     found = readers._probabilities(start)
     slots = _slots(network)
@@ -198,7 +198,7 @@ def test_probabilities_of_words_are_about_right(hard: float, wrong: float, varie
     assert abs(sure.mean() - right.mean()) < (0.03 if hard else 0.01)
     loss = -np.log(np.maximum(np.where(right, sure, 1 - sure), 1e-9)).mean()
     network = Network.of(crowd.log, Spelling.of(crowd.log.answers.tolist()))
-    readers = _Readers(network, 20, 10.0, 0.01)
+    readers = _WorkerRates(network, 20, 10.0, 0.01)
     alone = readers.run(100, 1e-4, None)[0]
     first = alone[network.best(alone)]
     apart = -np.log(np.maximum(np.where(right, first, 1 - first), 1e-9)).mean()
@@ -218,7 +218,7 @@ def test_distances_to_a_centre_need_no_centre(seed: int) -> None:
     points = rng.normal(size=(len(texts.answers), 3))
     blocks = Blocks.of(texts, lambda _: points, None)
     weights = rng.random(texts.n_annotations) + 0.1
-    away, _ = blocks.from_centre(weights)
+    away, _ = blocks.from_center(weights)
     tasks, _, said = texts.codes()
     for task in range(texts.n_tasks):
         here = tasks == task
@@ -245,7 +245,7 @@ def test_the_highest_point_is_found_to_a_hundredth(top: float) -> None:
         calls.append(x)
         return -((x - top) ** 2)
 
-    assert _highest(score, -2.0, 5.0) == pytest.approx(top, abs=0.01)
+    assert _maximize(score, -2.0, 5.0) == pytest.approx(top, abs=0.01)
     assert all(-2.0 < x < 5.0 for x in calls)
 
 

@@ -1,4 +1,4 @@
-"""Aggregators of boxes and points: which objects are there, where, and what they are."""
+"""Aggregators for bounding boxes and points in images."""
 
 from manyhands.boxes.crowd import BoxCrowd
 from manyhands.boxes.vote import BoxVote

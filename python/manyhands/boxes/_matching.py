@@ -1,4 +1,4 @@
-"""Which boxes of several workers are of one object."""
+"""Matching of boxes of several workers to candidate objects."""
 
 from __future__ import annotations
 
@@ -13,61 +13,61 @@ from manyhands.boxes.table import Boxes
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.uint32]
-#: How far apart points of one object may be: this many times the usual distance to another worker's nearest.
+#: Maximum distance between points of one object, as a multiple of the typical distance to another worker's nearest.
 _REACH = 3.0
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Objects that there may be: groups of boxes, at most one of a worker in each. Boxes are sorted by object."""
+    """Candidate objects: groups of boxes with at most one box per worker. Boxes are sorted by object."""
 
-    #: Of each box: its object, who drew it, its numbers and its label.
+    #: Per box: object, worker, coordinates and label.
     object: Ints
     worker: Ints
     boxes: Array
     label: Ints
-    #: Of each object: its task, how many drew it, and how many looked at its task.
+    #: Per object: task, number of workers who drew it, and number of workers who annotated its task.
     task: Ints
     n_workers: Ints
     n_looked: Ints
-    #: Who looked at which task, each once, by task.
+    #: Distinct (task, worker) pairs, sorted by task.
     looked_task: Ints
     looked_worker: Ints
     n_tasks: int
-    #: How near points must be; 0 for boxes.
+    #: Matching radius of points; 0 for boxes.
     radius: float
 
     def sums(self, values: Array) -> Array:
-        """Sums over the boxes of each object, of numbers or of rows of them."""
-        found = np.zeros((len(self.task), *values.shape[1:]))
-        np.add.at(found, self.object, values)
-        return found
+        """Sum values (numbers or rows) over the boxes of each object."""
+        totals = np.zeros((len(self.task), *values.shape[1:]))
+        np.add.at(totals, self.object, values)
+        return totals
 
     def means(self) -> Array:
-        """Mean corners of each object."""
+        """Mean coordinates of each object."""
         means: Array = self.sums(self.boxes) / self.n_workers[:, None]
         return means
 
     def sizes(self, boxes: Array) -> Array:
-        """Width and height of each object, once for each of its corners; the radius for points."""
+        """Return width and height of each object, repeated for both corners; the radius for points."""
         if boxes.shape[1] == 2:
             return np.full(boxes.shape, self.radius if self.radius > 0 else 1.0)
         return np.tile(boxes[:, 2:] - boxes[:, :2], 2)
 
 
-def matched(votes: Boxes, overlap: float, radius: float | None) -> Candidates:
-    """Group the boxes of each task: O(p log p) time and O(p) memory for the p pairs of one that overlap."""
+def match_boxes_of(votes: Boxes, overlap: float, radius: float | None) -> Candidates:
+    """Group the boxes of each task: O(p log p) time and O(p) memory for p overlapping pairs."""
     tasks, workers, labels = (codes.astype(np.int64) for codes in votes.codes())
-    seen, boxes = votes.seen, votes.boxes
+    is_box, boxes = votes.seen, votes.boxes
     pairs = np.unique(np.stack([tasks, workers], axis=1), axis=0)
-    # By place, and not by worker: names must not decide between equals.
-    rows = np.flatnonzero(seen)
+    # Sorted by position, so that ties do not depend on worker ids.
+    rows = np.flatnonzero(is_box)
     rows = rows[np.lexsort((workers[rows], labels[rows], *boxes[rows].T[::-1], tasks[rows]))]
     tasks, workers, labels, boxes = tasks[rows], workers[rows], labels[rows], np.ascontiguousarray(boxes[rows])
     offsets = np.searchsorted(tasks, np.arange(votes.n_tasks + 1)).astype(np.uint32)
     codes, reach = workers.astype(np.uint32), 0.0
     if votes.n_dims == 2:
-        reach = _usual_reach(offsets, codes, boxes) if radius is None else float(radius)
+        reach = _typical_radius(offsets, codes, boxes) if radius is None else float(radius)
     groups = _core.match_boxes(offsets, codes, boxes, least=overlap, radius=reach).astype(np.int64)
     n = int(groups.max(initial=-1)) + 1
     order = np.argsort(groups, kind="stable")
@@ -88,12 +88,12 @@ def matched(votes: Boxes, overlap: float, radius: float | None) -> Candidates:
     )
 
 
-def _usual_reach(offsets: Codes, workers: Codes, points: Array) -> float:
-    """How near points of one object are: by how far others' nearest usually are, and at most half-way to one's own."""
+def _typical_radius(offsets: Codes, workers: Codes, points: Array) -> float:
+    """Matching radius of points, from distances between workers; at most half the distance of a worker's own points."""
     others, own = _core.nearest_points(offsets, workers, points)
     nearest = others[np.isfinite(others)]
     if not len(nearest):
         return 0.0
     reach = _REACH * float(np.median(nearest))
-    apart = own[np.isfinite(own) & (own > 0)]
-    return min(reach, float(np.median(apart)) / 2) if len(apart) else reach
+    own_distances = own[np.isfinite(own) & (own > 0)]
+    return min(reach, float(np.median(own_distances)) / 2) if len(own_distances) else reach

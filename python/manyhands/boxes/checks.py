@@ -1,4 +1,4 @@
-"""What every aggregator of boxes is held to, beyond what all estimators are."""
+"""Checks that every box aggregator must pass, in addition to those of all estimators."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from manyhands.testing.subject import Subject, TaskLog
 
 
 class BoxLog(TaskLog):
-    """Made-up boxes."""
+    """A simulated log of boxes."""
 
     table = mh.Boxes
 
 
 @cache
-def drawn(n_tasks: int, careless: int) -> BoxLog:
-    """A crowd of four and more."""
+def simulated(n_tasks: int, careless: int) -> BoxLog:
+    """Simulate a log of four or more workers."""
     boxes = mh.simulate(n_tasks, careless=careless, seed=n_tasks, kind="boxes").log
     tasks, workers, _ = boxes.codes()
     labels = boxes.to_frame().column("label").to_pylist()
     return BoxLog(tasks.astype(np.int64), workers.astype(np.int64), boxes.boxes, labels)
 
 
-def odd_logs() -> dict[str, BoxLog]:
-    """Logs at the edges of what a log can be."""
+def edge_cases() -> dict[str, BoxLog]:
+    """Logs with edge cases."""
     one, same, three = np.zeros(1, np.int64), np.zeros(3, np.int64), np.arange(3)
     box, nothing = np.array([[0.0, 0, 1, 1]]), np.full((1, 4), np.nan)
     apart: npt.NDArray[np.float64] = box + 5.0 * np.arange(3)[:, None]
@@ -55,46 +55,48 @@ class BoxSubject(Subject):
     @property
     def standard(self) -> BoxLog:
         """Eight images."""
-        return drawn(8, 1)
+        return simulated(8, 1)
 
     @property
     def other(self) -> BoxLog:
-        """Fewer, by more workers."""
-        return drawn(5, 3)
+        """A log with fewer images and more workers."""
+        return simulated(5, 3)
 
     @property
     def large(self) -> BoxLog:
-        """More images."""
-        return drawn(150, 1)
+        """A log with more images."""
+        return simulated(150, 1)
 
 
 def check_sound(subject: BoxSubject) -> None:
-    """Finite objects with an area, aligned with tasks and each by as many workers as there are, whatever the log."""
-    for name, log in {"an ordinary log": subject.standard, **odd_logs()}.items():
+    """Objects are finite, have an area and are aligned with tasks, including edge cases."""
+    for name, log in {"an ordinary log": subject.standard, **edge_cases()}.items():
         votes, model = log.votes(), subject.fitted(log)
         require(
             len(model.boxes_) == len(model.box_labels_) == len(model.probabilities_) == votes.n_tasks, f"{name}: lists"
         )
-        boxes, sure = np.concatenate(model.boxes_), np.concatenate(model.probabilities_)
+        boxes, probabilities = np.concatenate(model.boxes_), np.concatenate(model.probabilities_)
         require(boxes.shape[1] == votes.n_dims and np.isfinite(boxes).all(), f"{name}: boxes are not finite")
         require(votes.n_dims == 2 or (boxes[:, 2:] > boxes[:, :2]).all(), f"{name}: a box has no area")
-        require(((sure >= 0) & (sure <= 1)).all(), f"{name}: a probability is not between 0 and 1")
+        require(((probabilities >= 0) & (probabilities <= 1)).all(), f"{name}: a probability is outside [0, 1]")
         support = model.to_frame().column("n_workers").to_numpy()
-        require(((support >= 1) & (support <= votes.n_workers)).all(), f"{name}: a worker counts twice")
+        require(((support >= 1) & (support <= votes.n_workers)).all(), f"{name}: n_workers counts a worker twice")
         for column in model.workers_frame().columns[1:]:
             values = column.to_numpy()
             sound = np.isfinite(values).all() or np.isnan(values).all()
-            require(sound, f"{name}: what is known of workers is not finite")
+            require(sound, f"{name}: workers_frame contains non-finite values")
 
 
 def check_agreement(subject: BoxSubject) -> None:
-    """What all drew alike is the answer, and nothing where all saw nothing."""
-    logs = odd_logs()
+    """Unanimous boxes are kept, and images without boxes stay empty."""
+    logs = edge_cases()
     for name in ("full agreement", "points", "far away", "tiny", "huge"):
         found = subject.fitted(logs[name]).boxes_[0]
         require(len(found) == 1, f"{name}: {len(found)} objects")
         np.testing.assert_allclose(found, logs[name].answers[:1], rtol=1e-9, err_msg=name)
-    require(not len(subject.fitted(logs["nothing seen"]).boxes_[0]), "something where all saw nothing")
+    require(
+        not len(subject.fitted(logs["nothing seen"]).boxes_[0]), "an object in an image that all workers left empty"
+    )
 
 
 CHECKS = (check_sound, check_agreement, check_order_of_rows, check_renaming)

@@ -1,4 +1,4 @@
-"""Boxes by workers whose misses, inventions, corners and names are learnt over all tasks."""
+"""BoxCrowd: objects with worker rates of misses and false positives, corner errors and label confusion."""
 
 from __future__ import annotations
 
@@ -16,53 +16,53 @@ from manyhands._base.fitted import Fit, numbers
 from manyhands._base.iteration import iterate, largest_change
 from manyhands._base.progress import Callback
 from manyhands._base.results import Columns
-from manyhands.boxes._matching import Candidates, matched
-from manyhands.boxes.base import BoxAggregator, BoxFit, concluded
+from manyhands.boxes._matching import Candidates, match_boxes_of
+from manyhands.boxes.base import BoxAggregator, BoxFit, box_fit_fields
 from manyhands.boxes.table import Boxes
 
-#: What is believed of a crowd before it is seen: of ten objects eight are drawn, and so many are invented in a task.
+#: Beta prior of recall (eight of ten objects), and prior number of false positives per task.
 _RECALL = (8.0, 2.0)
 _INVENTED = 0.2
-#: Places of a task that may be mistaken for an object, as if so many times two workers had met at one of them.
+#: Prior number of places per task that resemble an object, and its weight in pairs of coinciding false positives.
 _PLACES, _MEETINGS = 20.0, 2.0
-#: Chance that a worker takes such a place for an object, at most.
+#: Maximum probability that a worker draws such a place.
 _MOST_MISTAKEN = 0.5
-#: No crowd's objects are expected to exist more often than this, however sure a model of it is.
+#: Upper limit of the target precision.
 _PRECISE = 0.995
-#: Biases go half of the way in a pass, and from the tenth on this share over the number of passes.
+#: Step size of bias updates: one half, and from the tenth iteration on this number divided by the iteration number.
 _PACE = 5.0
-#: Nobody's corners count more than a worker's with this share of the crowd's usual error.
+#: Lower bound of worker noise, relative to the average.
 _LEAST_NOISE = 0.2
-#: Numbers that tables of confusion may hold: workers times labels times labels.
+#: Maximum size of the confusion matrices: workers × labels × labels.
 _MOST_CONFUSION = 1 << 27
 
 
 @dataclass
 class _Crowd:
-    """What is known of workers and of objects, as it is learnt."""
+    """State of worker and object parameters."""
 
-    #: Chances that a worker draws an object, and how many they invent in a task, (workers,).
+    #: Probability of drawing an object, and false positives per task, (workers,).
     recall: Array
     invented: Array
-    #: By how much corners are off as a share of the object's size: on average, (workers, corners), and at random.
+    #: Mean corner error relative to the size of the object, (workers, corners), and its standard deviation.
     bias: Array
     noise: Array
-    #: Chances of what a worker calls an object of each class, (workers, classes, classes), and shares of classes.
+    #: Confusion matrices, (workers, true classes, given classes), and class shares.
     confusion: Array
     share: Array
-    #: Of objects: probability, corners, the variance of these as a share of the size squared, chances of classes.
+    #: Per object: probability, corners, relative variance of the corners, class probabilities.
     exists: Array
     boxes: Array
     doubt: Array
     kinds: Array
-    #: How many objects a task has on average, and how many places that may be mistaken for one.
+    #: Mean number of objects per task, and of places that resemble an object.
     objects: float
     places: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class CrowdBoxFit(BoxFit):
-    """Objects, and how workers draw and name them."""
+    """Estimated objects, and worker parameters."""
 
     recall: Array = field(metadata=numbers("m"))
     invented: Array = field(metadata=numbers("m"))
@@ -72,48 +72,52 @@ class CrowdBoxFit(BoxFit):
     confusion: Array = field(metadata=numbers("mqq"))
 
     def check(self, sizes: Mapping[str, int]) -> None:
-        """Raise where workers are judged by other classes than those of the objects."""
+        """Raise if confusion matrices and objects have different numbers of classes."""
         super().check(sizes)
         if sizes["q"] != max(sizes["k"], 1):
-            raise ValueError(f"its confusion matrices are of {sizes['q']} classes, and there are {sizes['k']}")
+            raise ValueError(f"confusion matrices have {sizes['q']} classes, but objects have {sizes['k']}")
 
 
 class BoxCrowd(BoxAggregator, default=True):
-    """Objects that probably exist, by workers who differ in what they miss, invent, and how they draw and name.
+    """Objects with their probability of existence, from a model of worker misses, false positives and corner errors.
 
-    Boxes that overlap become candidates, at most one box of a worker in each. By turns, each candidate gets the
-    probability that it is an object, its corners and its class, and each worker their recall, how many objects they
-    invent, the bias and the noise of their corners relative to the size of objects, and their confusion of
-    classes: all of them over all tasks, and drawn to the crowd's where a worker drew little. The bias is
-    relative to that of the middle worker.
+    The default for boxes and points.
 
     Parameters
     ----------
-    threshold
-        The least probability of an object that is reported; 0.5 is near what gives the best F1. None reports as many
-        as are expected to be no less precise than those that half of the workers drew (or than 99.5 %, if less).
-    witnesses
-        The least number of workers who drew it, where three or more looked at the task; 1 leaves it to the probability.
-    overlap
-        The least intersection over union, on average, of boxes of one object.
-    radius
-        How far apart points of one object may be; None learns it from how far apart they usually are.
-    strength
-        Imaginary objects of each worker, with the crowd's rates.
-    max_iter, tol
-        Stop after so many passes, or when no probability and no rate changes by as much as `tol`.
+    threshold : float or None, default None
+        Minimum probability of reported objects; 0.5 approximately maximizes F1. None reports as many objects as
+        possible with an expected precision of at least that of a majority vote (at most 99.5 %).
+    witnesses : int, default 2
+        Minimum number of workers who drew the object, in tasks with at least three workers; 1 uses the probability
+        only.
+    overlap : float, default 0.4
+        Minimum mean intersection over union of boxes of one object.
+    radius : float or None, default None
+        Maximum distance between points of one object; None estimates it.
+    strength : float, default 5.0
+        Prior strength of worker parameters, as a pseudo-count of objects with the average rates.
+    max_iter : int, default 1000
+        Maximum number of iterations.
+    tol : float, default 1e-4
+        Change of probabilities and rates at which the fit has converged.
 
     Notes
     -----
-    Tasks have a Poisson number of objects, of which each worker who looks draws some, and one of places that may be
-    mistaken for an object, of which each worker draws some, too; those that nobody drew are allowed for. How many such
-    places there are is learnt from how often inventions of two workers meet, with a prior of twenty in a task. Given
-    that, corners are normal around the object's, shifted by the worker's bias, and classes follow confusion matrices
-    as of Dawid and Skene. Corners and names do not tell whether an object exists. Where a single worker looked at a
-    task, nothing tells objects from inventions but what is known of that worker from others.
+    Time O(p log p) for p overlapping pairs of boxes per task, plus O(boxes · classes) per iteration. Memory O(p +
+    boxes · classes + workers · classes²).
 
-    Time O(p log p) for the p pairs of boxes of a task that overlap, and O(boxes · classes) a pass; memory O(p + boxes ·
-    classes + workers · classes²).
+    Overlapping boxes form candidates with at most one box per worker. Candidates (probability, corners, class) and
+    worker parameters (recall, false positives per task, bias and noise of corners relative to object size, confusion
+    matrix) are updated in turn; worker parameters are shrunk toward the average, and biases are relative to the median
+    worker.
+
+    A task has a Poisson number of objects, which each worker draws with probability `recall_`, and a Poisson number of
+    places that resemble an object, which workers draw by mistake; objects without boxes are accounted for. Their number
+    is estimated from how often false positives of two workers coincide (prior: twenty per task). Corners
+    are normal around those of the object plus the worker's bias, and labels follow confusion matrices as in
+    Dawid–Skene; both do not affect the probability of existence. In tasks with a single worker, that probability
+    depends on the worker's parameters only.
 
     References
     ----------
@@ -163,29 +167,29 @@ class BoxCrowd(BoxAggregator, default=True):
         k = max(len(votes.classes), 1)
         if votes.n_workers * k * k > _MOST_CONFUSION:
             raise ValueError(
-                f"{votes.n_workers:,} workers and {k:,} labels need too much memory for confusions; use boxes.BoxVote, "
-                "or join labels"
+                f"{votes.n_workers:,} workers and {k:,} labels need too much memory for confusion matrices; use "
+                "boxes.BoxVote, or merge labels"
             )
-        found = matched(votes, self.overlap, self.radius)
-        crowd = _started(found, votes.n_workers, k)
-        n_iter, converged = self._learn(found, crowd, progress) if len(found.task) else (1, True)
+        candidates = match_boxes_of(votes, self.overlap, self.radius)
+        crowd = _initial_state(candidates, votes.n_workers, k)
+        n_iter, converged = self._estimate(candidates, crowd, progress) if len(candidates.task) else (1, True)
         warn_unless_converged(converged, self)
-        false = np.bincount(found.worker, 1 - crowd.exists[found.object], votes.n_workers)
+        false_positive_sums = np.bincount(candidates.worker, 1 - crowd.exists[candidates.object], votes.n_workers)
         skills = {
             "recall": crowd.recall,
-            "invented": false / np.bincount(found.looked_worker, minlength=votes.n_workers),
+            "invented": false_positive_sums / np.bincount(candidates.looked_worker, minlength=votes.n_workers),
             "noise": crowd.noise,
             "bias": crowd.bias,
             "confusion": crowd.confusion,
             "accuracy": np.einsum("mkk,k->m", crowd.confusion, crowd.share),
         }
         best = crowd.kinds.argmax(axis=1).astype(np.int64)
-        keep = _reported(found, crowd.exists, self.threshold, self.witnesses)
-        parts = concluded(found, keep, crowd.boxes, best, crowd.exists, votes.n_tasks)
+        keep = _select_reported(candidates, crowd.exists, self.threshold, self.witnesses)
+        parts = box_fit_fields(candidates, keep, crowd.boxes, best, crowd.exists, votes.n_tasks)
         return CrowdBoxFit(**parts, **skills, history=np.zeros(0), n_iter=n_iter, converged=converged)
 
-    def _learn(self, found: Candidates, crowd: _Crowd, progress: Callback | None) -> tuple[int, bool]:
-        """Turns of workers and objects; returns passes, and whether they settled."""
+    def _estimate(self, candidates: Candidates, crowd: _Crowd, progress: Callback | None) -> tuple[int, bool]:
+        """Update workers and objects in turn; return iterations and convergence."""
         n_labels = len(crowd.share)
 
         def watched() -> Array:
@@ -193,13 +197,13 @@ class BoxCrowd(BoxAggregator, default=True):
 
         def step(number: int) -> float:
             before = watched()
-            _rate_sight(found, crowd, self.strength)
-            _rate_corners(found, crowd, self.strength, min(0.5, _PACE / number))
+            _update_detection(candidates, crowd, self.strength)
+            _update_corner_errors(candidates, crowd, self.strength, min(0.5, _PACE / number))
             if n_labels > 1:
-                _rate_names(found, crowd, self.strength)
-                _name(found, crowd)
-            _place(found, crowd)
-            _weigh(found, crowd)
+                _update_confusion(candidates, crowd, self.strength)
+                _update_classes(candidates, crowd)
+            _update_positions(candidates, crowd)
+            _update_probabilities(candidates, crowd)
             return largest_change(before, watched())
 
         return iterate(step, self.max_iter, self.tol, progress)
@@ -208,62 +212,66 @@ class BoxCrowd(BoxAggregator, default=True):
 
     @property
     def recall_(self) -> Array:
-        """Probability that each worker draws an object that somebody drew, (n_workers,)."""
+        """Probability that each worker draws an object that at least one worker drew, shape (n_workers,)."""
         return self._fitted().fit_as(CrowdBoxFit).recall
 
     @property
     def false_positives_(self) -> Array:
-        """Expected number of boxes that are no objects, for each task a worker looked at, (n_workers,)."""
+        """Expected number of false positives per task of each worker, shape (n_workers,)."""
         return self._fitted().fit_as(CrowdBoxFit).invented
 
     @property
     def noise_(self) -> Array:
-        """Deviation of each worker's corners, as a share of the object's size (of the radius, for points)."""
+        """Standard deviation of each worker's corners, relative to object size (to the radius for points)."""
         return self._fitted().fit_as(CrowdBoxFit).noise
 
     @property
     def bias_(self) -> Array:
-        """By how much each worker's corners are off on average, relative likewise, (n_workers, 4) or (n_workers, 2)."""
+        """Mean error of each worker's corners, relative to object size, shape (n_workers, 4) or (n_workers, 2)."""
         return self._fitted().fit_as(CrowdBoxFit).bias
 
     @property
     def confusion_(self) -> Array:
-        """Probability that a worker gives an object of a class each label, (n_workers, n_classes, n_classes)."""
+        """Probability of each label for objects of each class, by worker, shape (n_workers, n_classes, n_classes)."""
         return self._fitted().fit_as(CrowdBoxFit).confusion
 
     def _skills(self) -> Columns:
-        # ``skill`` is recall; ``false_positives`` are those per task; ``accuracy`` is that of labels.
+        # ``skill`` is the recall; ``false_positives`` is per task; ``accuracy`` refers to labels.
         now = self._fitted()
         fit = now.fit_as(CrowdBoxFit)
         columns = {"skill": fit.recall, "false_positives": fit.invented, "noise": fit.noise}
         return columns | ({"accuracy": fit.accuracy} if len(now.classes) else {})
 
 
-def _reported(found: Candidates, exists: Array, threshold: float | None, witnesses: int) -> npt.NDArray[np.bool_]:
-    """Which candidates are taken for objects.
+def _select_reported(
+    candidates: Candidates, exists: Array, threshold: float | None, witnesses: int
+) -> npt.NDArray[np.bool_]:
+    """Return which candidates are reported.
 
-    Without a threshold as many, by falling probability, as are expected to exist no less often than those that half of
-    the workers drew. As many of the most probable ones do, and are no fewer objects: what is reported is expected to be
-    no less precise than a majority's, and to miss no more.
+    Without a threshold: as many candidates, by decreasing probability, as have an expected precision of at least that
+    of the candidates drawn by half of the workers. The result is then expected to be at least as precise as a majority
+    vote, and to contain at least as many objects.
     """
-    few = found.n_looked < 3
-    seen: npt.NDArray[np.bool_] = (found.n_workers >= witnesses) | few
+    few_workers = candidates.n_looked < 3
+    reportable: npt.NDArray[np.bool_] = (candidates.n_workers >= witnesses) | few_workers
     if threshold is not None:
-        return np.asarray(seen & (exists >= threshold))
-    quorum = seen & ~few & (2 * found.n_workers >= found.n_looked)
-    # Whatever may be reported: nothing that is rather not there, unless a majority would report it.
-    seen &= quorum | (exists >= 0.5)
-    wanted = min(float(exists[quorum].mean()), _PRECISE) if quorum.any() else _PRECISE
-    falling = np.sort(exists[seen & ~few])[::-1]
-    enough = np.cumsum(falling) >= wanted * np.arange(1, len(falling) + 1) - 1e-9
-    least = float(falling[enough].min(initial=1.0))
-    return np.asarray(seen & (few | (exists >= least)))
+        return np.asarray(reportable & (exists >= threshold))
+    quorum = reportable & ~few_workers & (2 * candidates.n_workers >= candidates.n_looked)
+    # Candidates below 0.5 are only reported if a majority drew them.
+    reportable &= quorum | (exists >= 0.5)
+    target_precision = min(float(exists[quorum].mean()), _PRECISE) if quorum.any() else _PRECISE
+    sorted_probabilities = np.sort(exists[reportable & ~few_workers])[::-1]
+    precise_enough = (
+        np.cumsum(sorted_probabilities) >= target_precision * np.arange(1, len(sorted_probabilities) + 1) - 1e-9
+    )
+    least = float(sorted_probabilities[precise_enough].min(initial=1.0))
+    return np.asarray(reportable & (few_workers | (exists >= least)))
 
 
-def _started(found: Candidates, m: int, k: int) -> _Crowd:
-    """What the votes say, all workers being alike."""
-    d = found.boxes.shape[1]
-    named = found.sums(np.eye(k)[found.label])
+def _initial_state(candidates: Candidates, m: int, k: int) -> _Crowd:
+    """Initial parameters, with equal workers."""
+    d = candidates.boxes.shape[1]
+    label_counts = candidates.sums(np.eye(k)[candidates.label])
     return _Crowd(
         recall=np.full(m, _RECALL[0] / sum(_RECALL)),
         invented=np.full(m, _INVENTED),
@@ -271,111 +279,123 @@ def _started(found: Candidates, m: int, k: int) -> _Crowd:
         noise=np.full(m, 0.1),
         confusion=np.full((m, k, k), 1 / k),
         share=np.full(k, 1 / k),
-        exists=np.minimum(found.n_workers / found.n_looked, 0.9),
-        boxes=found.means(),
-        doubt=0.01 / np.maximum(found.n_workers, 1),
-        kinds=named / np.maximum(named.sum(axis=1, keepdims=True), 1),
+        exists=np.minimum(candidates.n_workers / candidates.n_looked, 0.9),
+        boxes=candidates.means(),
+        doubt=0.01 / np.maximum(candidates.n_workers, 1),
+        kinds=label_counts / np.maximum(label_counts.sum(axis=1, keepdims=True), 1),
         objects=1.0,
         places=_PLACES,
     )
 
 
-def _rate_sight(found: Candidates, crowd: _Crowd, strength: float) -> None:
-    """How many objects tasks have, how many of them each worker draws, and how many they invent."""
+def _update_detection(candidates: Candidates, crowd: _Crowd, strength: float) -> None:
+    """Update the number of objects per task, worker recall and false positives."""
     m, p = len(crowd.recall), crowd.exists
-    missed = _per_task(found, np.log1p(-crowd.recall))
-    objects = float(p.sum() + 1) / (found.n_tasks - float(np.exp(missed).sum()) + 1)
-    # Objects that nobody drew are missed by all who looked.
-    there = np.bincount(found.task, p, found.n_tasks) + objects * np.exp(missed)
-    drawn = np.bincount(found.worker, p[found.object], m)
-    could = np.bincount(found.looked_worker, there[found.looked_task], m)
-    mean = (drawn.sum() + _RECALL[0]) / (could.sum() + sum(_RECALL))
-    crowd.recall = np.clip((drawn + strength * mean) / (could + strength), 0.01, 0.99)
-    false = np.bincount(found.worker, (1 - p)[found.object], m)
-    looked = np.bincount(found.looked_worker, minlength=m)
-    usual = (false.sum() + _INVENTED) / (looked.sum() + 1)
-    crowd.invented = (false + strength * usual) / (looked + strength)
-    # Two who invent, do so at one place the more often the fewer places there are that may be mistaken for an object.
-    once, squares = _per_task(found, crowd.invented), _per_task(found, crowd.invented**2)
-    met = float(((1 - p) * found.n_workers * (found.n_workers - 1)).sum()) / 2
-    could_meet = float((once**2 - squares).sum()) / 2
-    crowd.places = max((could_meet + _MEETINGS * _PLACES) / (met + _MEETINGS), 1.0)
+    log_all_missed = _per_task(candidates, np.log1p(-crowd.recall))
+    objects = float(p.sum() + 1) / (candidates.n_tasks - float(np.exp(log_all_missed).sum()) + 1)
+    # Objects without boxes were missed by all workers of the task.
+    expected_objects = np.bincount(candidates.task, p, candidates.n_tasks) + objects * np.exp(log_all_missed)
+    drawn_counts = np.bincount(candidates.worker, p[candidates.object], m)
+    opportunities = np.bincount(candidates.looked_worker, expected_objects[candidates.looked_task], m)
+    mean = (drawn_counts.sum() + _RECALL[0]) / (opportunities.sum() + sum(_RECALL))
+    crowd.recall = np.clip((drawn_counts + strength * mean) / (opportunities + strength), 0.01, 0.99)
+    false_positives = np.bincount(candidates.worker, (1 - p)[candidates.object], m)
+    n_tasks_annotated = np.bincount(candidates.looked_worker, minlength=m)
+    usual = (false_positives.sum() + _INVENTED) / (n_tasks_annotated.sum() + 1)
+    crowd.invented = (false_positives + strength * usual) / (n_tasks_annotated + strength)
+    # False positives of two workers coincide more often if there are fewer places that resemble an object.
+    once, squares = _per_task(candidates, crowd.invented), _per_task(candidates, crowd.invented**2)
+    coincidences = float(((1 - p) * candidates.n_workers * (candidates.n_workers - 1)).sum()) / 2
+    possible_coincidences = float((once**2 - squares).sum()) / 2
+    crowd.places = max((possible_coincidences + _MEETINGS * _PLACES) / (coincidences + _MEETINGS), 1.0)
     crowd.objects = objects
 
 
-def _per_task(found: Candidates, values: Array) -> Array:
-    """Sums over those who looked at each task."""
-    sums: Array = np.bincount(found.looked_task, values[found.looked_worker], found.n_tasks).astype(np.float64)
+def _per_task(candidates: Candidates, values: Array) -> Array:
+    """Sum over the workers of each task."""
+    sums: Array = np.bincount(candidates.looked_task, values[candidates.looked_worker], candidates.n_tasks).astype(
+        np.float64
+    )
     return sums
 
 
-def _weigh(found: Candidates, crowd: _Crowd) -> None:
-    """Probability of each candidate: an object that some drew and some missed, or an invention that others share."""
+def _update_probabilities(candidates: Candidates, crowd: _Crowd) -> None:
+    """Update the probability of each candidate: true object, or coinciding false positives."""
     yes, no = np.log(crowd.recall), np.log1p(-crowd.recall)
-    true = math.log(crowd.objects) + _per_task(found, no)[found.task] + found.sums((yes - no)[found.worker])
+    true = (
+        math.log(crowd.objects)
+        + _per_task(candidates, no)[candidates.task]
+        + candidates.sums((yes - no)[candidates.worker])
+    )
     chance = np.minimum(crowd.invented / crowd.places, _MOST_MISTAKEN)
     yes, no = np.log(chance), np.log1p(-chance)
-    false = math.log(crowd.places) + _per_task(found, no)[found.task] + found.sums((yes - no)[found.worker])
+    false = (
+        math.log(crowd.places)
+        + _per_task(candidates, no)[candidates.task]
+        + candidates.sums((yes - no)[candidates.worker])
+    )
     odds = true - false
     crowd.exists = 1 / (1 + np.exp(-np.clip(odds, -500, 500)))
 
 
-def _residuals(found: Candidates, crowd: _Crowd) -> Array:
-    """By how much the corners of each box are off, relative to the size of its object."""
-    off: Array = (found.boxes - crowd.boxes[found.object]) / found.sizes(crowd.boxes)[found.object]
-    return off
+def _residuals(candidates: Candidates, crowd: _Crowd) -> Array:
+    """Corner errors of each box, relative to the size of its object."""
+    residuals: Array = (candidates.boxes - crowd.boxes[candidates.object]) / candidates.sizes(crowd.boxes)[
+        candidates.object
+    ]
+    return residuals
 
 
-def _rate_corners(found: Candidates, crowd: _Crowd, strength: float, pace: float) -> None:
-    """Bias and noise of corners, from boxes of objects that others drew, too."""
+def _update_corner_errors(candidates: Candidates, crowd: _Crowd, strength: float, pace: float) -> None:
+    """Update bias and noise of corners, from objects with at least two boxes."""
     m = len(crowd.bias)
-    weight = np.where(found.n_workers > 1, crowd.exists, 0.0)[found.object]
-    off, n = _residuals(found, crowd), np.bincount(found.worker, weight, m).astype(np.float64)
-    sums = np.stack([np.bincount(found.worker, weight * column, m) for column in off.T], axis=1)
-    # Only differences between workers can be seen: the middle one is taken to have no bias.
-    own = sums / (n + strength)[:, None]
-    # A part of the way only: where two are in the middle by turns, whole steps would go around in a circle.
-    crowd.bias += pace * (own - np.array([weighted_median(column, n) for column in own.T]) - crowd.bias)
-    left = ((off - crowd.bias[found.worker]) ** 2).mean(axis=1) + crowd.doubt[found.object]
-    squares = np.bincount(found.worker, weight * left, m)
+    weight = np.where(candidates.n_workers > 1, crowd.exists, 0.0)[candidates.object]
+    residuals, n = _residuals(candidates, crowd), np.bincount(candidates.worker, weight, m).astype(np.float64)
+    sums = np.stack([np.bincount(candidates.worker, weight * column, m) for column in residuals.T], axis=1)
+    # Only differences between workers are identified: the median worker has bias 0.
+    shrunk = sums / (n + strength)[:, None]
+    # Damped step: full steps can oscillate if two workers alternate as the median.
+    crowd.bias += pace * (shrunk - np.array([weighted_median(column, n) for column in shrunk.T]) - crowd.bias)
+    squared_residuals = ((residuals - crowd.bias[candidates.worker]) ** 2).mean(axis=1) + crowd.doubt[candidates.object]
+    squares = np.bincount(candidates.worker, weight * squared_residuals, m)
     mean = (squares.sum() + 0.01) / (n.sum() + 1)
     variance = (squares + strength * mean) / (n + strength)
     crowd.noise = np.sqrt(np.maximum(variance, _LEAST_NOISE**2 * mean))
 
 
-def _place(found: Candidates, crowd: _Crowd) -> None:
-    """Corners of each object: means of what workers drew, less their bias, the more exact counting more."""
-    weight = crowd.noise[found.worker] ** -2.0
-    size = found.sizes(crowd.boxes)[found.object]
-    meant = found.boxes - crowd.bias[found.worker] * size
-    total = found.sums(weight)
-    # Around the mean of the object's boxes, so that numbers far from 0 lose nothing.
-    middle = found.means()
-    placed = middle + found.sums(weight[:, None] * (meant - middle[found.object])) / total[:, None]
-    if placed.shape[1] == 4:
-        flat = (placed[:, 2:] <= placed[:, :2]).any(axis=1)
-        placed[flat] = middle[flat]
-    crowd.boxes, crowd.doubt = placed, 1 / total
+def _update_positions(candidates: Candidates, crowd: _Crowd) -> None:
+    """Update the corners of each object: precision-weighted means of bias-corrected boxes."""
+    weight = crowd.noise[candidates.worker] ** -2.0
+    size = candidates.sizes(crowd.boxes)[candidates.object]
+    unbiased = candidates.boxes - crowd.bias[candidates.worker] * size
+    total = candidates.sums(weight)
+    # Relative to the mean of the object's boxes, for numerical accuracy.
+    middle = candidates.means()
+    corners = middle + candidates.sums(weight[:, None] * (unbiased - middle[candidates.object])) / total[:, None]
+    if corners.shape[1] == 4:
+        flat = (corners[:, 2:] <= corners[:, :2]).any(axis=1)
+        corners[flat] = middle[flat]
+    crowd.boxes, crowd.doubt = corners, 1 / total
 
 
-def _rate_names(found: Candidates, crowd: _Crowd, strength: float) -> None:
-    """What each worker calls objects of each class, drawn to what the crowd does."""
+def _update_confusion(candidates: Candidates, crowd: _Crowd, strength: float) -> None:
+    """Update confusion matrices, shrunk toward the pooled matrix."""
     m, k, _ = crowd.confusion.shape
-    weight = crowd.exists[found.object, None] * crowd.kinds[found.object]
+    weight = crowd.exists[candidates.object, None] * crowd.kinds[candidates.object]
     counts = np.zeros((m, k, k))
-    np.add.at(counts.transpose(0, 2, 1), (found.worker, found.label), weight)
-    believed = np.full((k, k), 0.2 / (k - 1))
-    np.fill_diagonal(believed, 0.8)
-    pooled = counts.sum(axis=0) + strength * believed
+    np.add.at(counts.transpose(0, 2, 1), (candidates.worker, candidates.label), weight)
+    prior_confusion = np.full((k, k), 0.2 / (k - 1))
+    np.fill_diagonal(prior_confusion, 0.8)
+    pooled = counts.sum(axis=0) + strength * prior_confusion
     pooled /= pooled.sum(axis=1, keepdims=True)
     crowd.confusion = (counts + strength * pooled) / (counts.sum(axis=2, keepdims=True) + strength)
-    seen = (crowd.exists[:, None] * crowd.kinds).sum(axis=0) + 1
-    crowd.share = seen / seen.sum()
+    class_counts = (crowd.exists[:, None] * crowd.kinds).sum(axis=0) + 1
+    crowd.share = class_counts / class_counts.sum()
 
 
-def _name(found: Candidates, crowd: _Crowd) -> None:
-    """Chances of the classes of each object."""
-    said = np.log(crowd.confusion)[found.worker, :, found.label]
-    scores = np.log(crowd.share) + found.sums(said)
+def _update_classes(candidates: Candidates, crowd: _Crowd) -> None:
+    """Update the class probabilities of each object."""
+    log_likelihoods = np.log(crowd.confusion)[candidates.worker, :, candidates.label]
+    scores = np.log(crowd.share) + candidates.sums(log_likelihoods)
     odds = np.exp(scores - scores.max(axis=1, keepdims=True))
     crowd.kinds = odds / odds.sum(axis=1, keepdims=True)

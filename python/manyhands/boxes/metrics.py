@@ -1,4 +1,4 @@
-"""Boxes against true ones."""
+"""Accuracy of boxes."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _CORNERS = ("x1", "y1", "x2", "y2")
 
 @dataclass(frozen=True)
 class BoxScores:
-    """What :func:`box_scores` returns.
+    """Result of :func:`box_scores`.
 
     Attributes
     ----------
     precision : float
-        Share of the found boxes that are true ones; 1 where none were found.
+        Share of predicted boxes that match a true box; 1 without predictions.
     recall : float
-        Share of the true boxes that were found; 1 where there are none.
+        Share of true boxes that are matched; 1 without true boxes.
     f1 : float
-        The harmonic mean of both.
+        Harmonic mean of precision and recall.
     iou : float
-        Mean overlap of those that were found with their true boxes; 0 where none were.
+        Mean intersection over union of matched boxes; 0 without matches.
     n_found, n_true, n_matched : int
-        Numbers of boxes.
+        Numbers of predicted, true and matched boxes.
     """
 
     precision: float
@@ -45,7 +45,7 @@ class BoxScores:
 
 
 def box_iou(boxes: npt.ArrayLike, others: npt.ArrayLike) -> Floats:
-    """Intersection over union of each box with each of the others, (n, m); boxes are left, top, right, bottom.
+    """Return the intersection over union of all pairs of boxes (left, top, right, bottom), shape (n, m).
 
     Examples
     --------
@@ -55,12 +55,14 @@ def box_iou(boxes: npt.ArrayLike, others: npt.ArrayLike) -> Floats:
     """
     a, b = as_boxes(boxes, "boxes"), as_boxes(others, "others")
     low, high = np.maximum(a[:, None, :2], b[None, :, :2]), np.minimum(a[:, None, 2:], b[None, :, 2:])
-    # Relative to the larger sizes, so that nothing over- or underflows.
+    # Relative to the larger sizes, to avoid overflow and underflow.
     one, other = a[:, 2:] - a[:, :2], b[:, 2:] - b[:, :2]
     unit = np.maximum(one[:, None], other[None])
-    both = (np.maximum(high - low, 0) / unit).prod(axis=2)
-    found: Floats = both / ((one[:, None] / unit).prod(axis=2) + (other[None] / unit).prod(axis=2) - both)
-    return found
+    intersection = (np.maximum(high - low, 0) / unit).prod(axis=2)
+    overlaps: Floats = intersection / (
+        (one[:, None] / unit).prod(axis=2) + (other[None] / unit).prod(axis=2) - intersection
+    )
+    return overlaps
 
 
 def box_scores(
@@ -71,19 +73,24 @@ def box_scores(
     true_labels: Iterable[Any] | None = None,
     overlap: float = 0.5,
 ) -> BoxScores:
-    """Precision, recall and overlap of boxes, image by image.
+    """Return precision, recall and overlap of predicted boxes.
 
-    In each image, pairs of a found and a true box are taken by falling overlap, each box once, as long as the overlap
-    is large enough and labels, where they are given, are the same.
+    In each image, pairs of predicted and true boxes are matched greedily by decreasing overlap, as long as the overlap
+    is sufficient and labels (if passed) are equal.
 
     Parameters
     ----------
-    boxes, truth
-        For each image an array (n, 4), of left, top, right and bottom; n may be 0.
-    labels, true_labels
-        For each image the labels of its boxes.
-    overlap
-        The least intersection over union of a box with the true one.
+    boxes, truth : iterable of array-like of shape (n, 4)
+        Boxes of each image as left, top, right, bottom; n may be 0.
+    labels, true_labels : iterable of lists of labels, optional
+        Labels of the boxes of each image.
+    overlap : float, default 0.5
+        Minimum intersection over union of matched boxes.
+
+    Returns
+    -------
+    BoxScores
+        Scores and counts.
 
     Examples
     --------
@@ -94,7 +101,7 @@ def box_scores(
     """
     check_number("overlap", overlap, least=0, most=1)
     if (labels is None) != (true_labels is None):
-        raise ValueError("give labels and true_labels, or neither")
+        raise ValueError("pass both labels and true_labels, or neither")
     pairs = [(as_boxes(a, "boxes"), as_boxes(b, "truth")) for a, b in zip(boxes, truth, strict=True)]
     kinds: list[Any] = [(None, None)] * len(pairs)
     if labels is not None and true_labels is not None:
@@ -102,8 +109,8 @@ def box_scores(
     shared: list[float] = []
     for (found, true), (mine, theirs) in zip(pairs, kinds, strict=True):
         if mine is not None and (len(mine), len(theirs)) != (len(found), len(true)):
-            raise ValueError(f"an image has {len(found)} boxes and {len(true)} true ones, but other numbers of labels")
-        shared += _matched(found, true, mine, theirs, overlap)
+            raise ValueError(f"labels do not match {len(found)} predicted and {len(true)} true boxes of an image")
+        shared += _match_overlaps(found, true, mine, theirs, overlap)
     n_found, n_true = (sum(len(pair[i]) for pair in pairs) for i in (0, 1))
     precision = len(shared) / n_found if n_found else 1.0
     recall = len(shared) / n_true if n_true else 1.0
@@ -111,21 +118,21 @@ def box_scores(
     return BoxScores(precision, recall, f1, float(np.mean(shared)) if shared else 0.0, n_found, n_true, len(shared))
 
 
-def _matched(found: Floats, true: Floats, mine: Any, theirs: Any, overlap: float) -> list[float]:
-    """Overlaps of the boxes of an image that are found, each with its true one."""
-    if not len(found) or not len(true):
+def _match_overlaps(predicted: Floats, true: Floats, mine: Any, theirs: Any, overlap: float) -> list[float]:
+    """Overlaps of the matched pairs of an image."""
+    if not len(predicted) or not len(true):
         return []
-    shared = box_iou(found, true)
+    pair_overlaps = box_iou(predicted, true)
     if mine is not None:
         same = np.array([[a == b for b in theirs] for a in mine], np.bool_)
-        shared = np.where(same, shared, -1.0)
+        pair_overlaps = np.where(same, pair_overlaps, -1.0)
     overlaps = []
-    for _ in range(min(len(found), len(true))):
-        i, j = np.unravel_index(int(shared.argmax()), shared.shape)
-        if shared[i, j] < max(overlap, 1e-12):
+    for _ in range(min(len(predicted), len(true))):
+        i, j = np.unravel_index(int(pair_overlaps.argmax()), pair_overlaps.shape)
+        if pair_overlaps[i, j] < max(overlap, 1e-12):
             break
-        overlaps.append(float(shared[i, j]))
-        shared[i, :] = shared[:, j] = -1.0
+        overlaps.append(float(pair_overlaps[i, j]))
+        pair_overlaps[i, :] = pair_overlaps[:, j] = -1.0
     return overlaps
 
 

@@ -1,4 +1,4 @@
-"""Simulated crowds who draw boxes: a log whose truth is known."""
+"""Simulation of bounding boxes with known objects."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from manyhands.boxes.table import Boxes
 __all__ = ["BoxesSimulation", "simulate"]
 
 Floats = npt.NDArray[np.float64]
-#: Of each kind of worker: how often they see an object, how many they invent in an image, how far their corners are
-#: off as a share of the object's size, and how often they name it rightly.
+#: Per type of worker: recall, false positives per image, corner error relative to object size, probability of the
+#: correct label.
 _KINDS = {
     "good": (0.92, 0.1, 0.03, 0.95),
     "hasty": (0.6, 0.1, 0.08, 0.85),
@@ -26,20 +26,20 @@ _KINDS = {
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class BoxesSimulation(Simulation):
-    """A simulated log of boxes and everything that is hidden behind a real one.
+    """Simulated boxes and their true parameters.
 
     Attributes
     ----------
     log : Boxes
         The answers of the simulated workers.
     truth : list of ndarray of shape (n_objects, 4)
-        The objects of each task, aligned with ``log.tasks``.
+        True objects of each task, aligned with ``log.tasks``.
     labels : list of ndarray of shape (n_objects,)
-        What they are: ``"a"``, ``"b"``, ….
+        True labels: ``"a"``, ``"b"``, ….
     kinds : ndarray of shape (n_workers,)
         ``"good"``, ``"hasty"`` or ``"careless"``, aligned with ``log.workers``.
     seed : int
-        What all draws followed from.
+        Random seed.
     """
 
     log: Boxes
@@ -67,20 +67,26 @@ def simulate(
     careless: int = 1,
     seed: int = 0,
 ) -> BoxesSimulation:
-    """Draw images with objects in them, and a crowd that draws boxes around these: every worker every image.
+    """Simulate images with objects, annotated by all workers.
 
     Parameters
     ----------
-    n_tasks
-        Number of images of 100 by 100, named 0, 1, ….
-    objects
-        How many objects an image has on average; it may have none, and objects overlap little.
-    n_classes
-        How many kinds of objects there are, up to 26.
-    good, hasty, careless
-        How many workers see nearly all, miss much, and invent objects, miss their corners and their names.
-    seed
-        What all draws follow from.
+    n_tasks : int, default 50
+        Number of images of size 100 × 100, with ids 0, 1, ….
+    objects : float, default 3.0
+        Mean number of objects per image (possibly none, with little overlap).
+    n_classes : int, default 3
+        Number of object classes, up to 26.
+    good, hasty, careless : int, default 3, 1 and 1
+        Number of workers who draw nearly all objects, who miss many, and who draw false positives with inaccurate
+        corners and labels.
+    seed : int, default 0
+        Random seed.
+
+    Returns
+    -------
+    BoxesSimulation
+        The boxes, true objects and types of workers.
 
     Examples
     --------
@@ -96,47 +102,49 @@ def simulate(
         check_number(name, value, least=0, whole=True)
     kinds = [kind for kind, count in counts.items() for _ in range(count)]
     if not kinds:
-        raise ValueError("there is no worker; say how many are good, hasty or careless")
+        raise ValueError("there are no workers: increase good, hasty or careless")
     rng, names = np.random.default_rng(seed), np.array(list("abcdefghijklmnopqrstuvwxyz"[:n_classes]))
-    truth, labels, tasks, workers, said = [], [], [], [], []
-    called: list[str | None] = []
+    truth, labels, tasks, workers, all_boxes = [], [], [], [], []
+    all_labels: list[str | None] = []
     for task in range(n_tasks):
-        there = _objects(rng, int(rng.poisson(objects)))
-        what = rng.integers(n_classes, size=len(there))
-        truth.append(there)
-        labels.append(names[what])
+        true_boxes = _objects(rng, int(rng.poisson(objects)))
+        true_codes = rng.integers(n_classes, size=len(true_boxes))
+        truth.append(true_boxes)
+        labels.append(names[true_codes])
         for worker, kind in enumerate(kinds):
-            drawn, named = _drawn(rng, there, what, n_classes, kind)
-            n = max(len(drawn), 1)
+            worker_boxes, worker_codes = _draw_boxes(rng, true_boxes, true_codes, n_classes, kind)
+            n = max(len(worker_boxes), 1)
             tasks += [task] * n
             workers += [worker] * n
-            said.append(drawn if len(drawn) else np.full((1, 4), np.nan))
-            called += [str(name) for name in names[named]] if len(drawn) else [None]
-    boxes = Boxes.from_arrays(tasks, workers, np.concatenate(said), called)
+            all_boxes.append(worker_boxes if len(worker_boxes) else np.full((1, 4), np.nan))
+            all_labels += [str(name) for name in names[worker_codes]] if len(worker_boxes) else [None]
+    boxes = Boxes.from_arrays(tasks, workers, np.concatenate(all_boxes), all_labels)
     return BoxesSimulation(log=boxes, truth=truth, labels=labels, kinds=np.array(kinds), seed=seed)
 
 
 def _objects(rng: np.random.Generator, n: int) -> Floats:
-    """Boxes of objects whose centres are not within one another."""
-    found: list[Floats] = []
+    """Draw boxes of objects with separated centers."""
+    boxes: list[Floats] = []
     for _ in range(20 * n):
         size, centre = rng.uniform(8, 30, 2), rng.uniform(15, 85, 2)
-        if len(found) < n and all(
-            (np.abs(centre - (b[:2] + b[2:]) / 2) > (b[2:] - b[:2] + size) / 3).any() for b in found
+        if len(boxes) < n and all(
+            (np.abs(centre - (b[:2] + b[2:]) / 2) > (b[2:] - b[:2] + size) / 3).any() for b in boxes
         ):
-            found.append(np.concatenate([centre - size / 2, centre + size / 2]))
-    return np.array(found).reshape(-1, 4)
+            boxes.append(np.concatenate([centre - size / 2, centre + size / 2]))
+    return np.array(boxes).reshape(-1, 4)
 
 
-def _drawn(
-    rng: np.random.Generator, there: Floats, what: npt.NDArray[np.int64], n_classes: int, kind: str
+def _draw_boxes(
+    rng: np.random.Generator, true_boxes: Floats, true_codes: npt.NDArray[np.int64], n_classes: int, kind: str
 ) -> tuple[Floats, npt.NDArray[np.int64]]:
-    """Boxes of a worker, and codes of what they call them."""
+    """Draw the boxes and label codes of a worker."""
     recall, invented, noise, right = _KINDS[kind]
-    seen = rng.random(len(there)) < recall
-    size = np.tile(there[seen, 2:] - there[seen, :2], 2)
-    drawn = there[seen] + size * np.clip(noise * rng.standard_normal(size.shape), -0.4, 0.4)
-    named = np.where(rng.random(int(seen.sum())) < right, what[seen], rng.integers(n_classes, size=int(seen.sum())))
+    is_drawn = rng.random(len(true_boxes)) < recall
+    size = np.tile(true_boxes[is_drawn, 2:] - true_boxes[is_drawn, :2], 2)
+    worker_boxes = true_boxes[is_drawn] + size * np.clip(noise * rng.standard_normal(size.shape), -0.4, 0.4)
+    label_codes = np.where(
+        rng.random(int(is_drawn.sum())) < right, true_codes[is_drawn], rng.integers(n_classes, size=int(is_drawn.sum()))
+    )
     more = _objects(rng, int(rng.poisson(invented)))
     return np.concatenate([drawn, more]), np.concatenate([named, rng.integers(n_classes, size=len(more))])
 

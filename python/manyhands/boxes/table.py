@@ -1,4 +1,4 @@
-"""The table of boxes and points: who saw which object where."""
+"""Table of bounding boxes and points by task and worker."""
 
 from __future__ import annotations
 
@@ -21,24 +21,25 @@ from manyhands._base.names import Codes, Column, Names
 from manyhands._base.task_table import Answers, Payload
 
 Floats = npt.NDArray[np.float64]
-#: The numbers of a box, by what they are, and those of a point.
+#: Column roles of boxes by format, and of points.
 _CORNERS = ("x1", "y1", "x2", "y2")
 _POINT = ("x", "y")
 _FORMATS = {"xyxy": _CORNERS, "xywh": ("x", "y", "width", "height"), "cxcywh": ("cx", "cy", "width", "height")}
-#: Coordinates beyond this leave sums and differences of them no room.
+#: Maximum absolute coordinate, so that sums and differences stay finite.
 _FARTHEST = 1e300
 _NUMBERS = tuple(dict.fromkeys(role for roles in _FORMATS.values() for role in roles))
 Format = Literal["xyxy", "xywh", "cxcywh"]
 
 
 class Boxes(Answers):
-    """An immutable table of (task, worker, box, label) rows: which objects each worker saw in each image.
+    """Immutable table of (task, worker, box, label) rows: the objects that each worker drew in each image.
 
-    A box is four numbers, left, top, right and bottom, and a point is two. A worker has as many rows in a task as they
-    drew boxes; one who looked and saw nothing has a row whose numbers are all missing. Numbers that are infinite, boxes
-    of which some are missing, and boxes without area are refused. Ids are those of :class:`~manyhands.Annotations`.
+    Build it with :meth:`from_frame` or :meth:`from_arrays`, or read a file with :func:`manyhands.read` and
+    ``kind="boxes"``. A box has four numbers (left, top, right, bottom), a point has two. A worker has one row per box
+    in a task; a row with all numbers missing means that the worker annotated the task and drew nothing. Infinite or
+    incomplete boxes and boxes without area raise. Ids are as in :class:`~manyhands.Annotations`.
 
-    Memory: 43 bytes per row for boxes and 27 for points, in addition to the names.
+    Memory: 43 bytes per row for boxes and 27 for points, plus names.
 
     Examples
     --------
@@ -60,7 +61,7 @@ class Boxes(Answers):
     _file_kind: ClassVar[str] = "boxes"
     _table: _core.CodeTable
     _classes: Names
-    #: Numbers of each row of the table, 0 where nothing was seen; the code of its label, and whether it is a box.
+    #: Per row: coordinates (0 for empty rows), label code, and whether the row is a box.
     _numbers: Floats
     _label_codes: npt.NDArray[np.uint16]
     _seen: npt.NDArray[np.bool_]
@@ -82,19 +83,23 @@ class Boxes(Answers):
 
         Parameters
         ----------
-        frame
-            The log, one row a box. A row whose numbers are all missing says that the worker saw nothing.
-        task, worker
+        frame : DataFrame, Arrow table or mapping of columns
+            The log, one row per box. A row with all numbers missing means that the worker drew nothing in the task.
+        task, worker : str, optional
             Column names, as for :meth:`Annotations.from_frame`.
-        box
-            Columns of left, top, right and bottom, or what `format` says, or of the two numbers of points. Well known
-            are ``x1``, ``y1``, ``x2``, ``y2`` or ``xmin``, ``ymin``, ``xmax``, ``ymax``, also ``x``, ``y``, ``w``,
-            ``h``, and for points ``x``, ``y``.
-        label
-            Column of what the objects are; taken where it has a well-known name, and none is needed.
-        format
-            What the four columns of `box` are: ``"xyxy"``, or left, top, width and height (``"xywh"``), or the centre
-            in place of left and top (``"cxcywh"``).
+        box : list of str, optional
+            Four columns in the order of `format`, or two columns of points. Well-known names are ``x1``, ``y1``,
+            ``x2``, ``y2``; ``xmin``, ``ymin``, ``xmax``, ``ymax``; ``x``, ``y``, ``w``, ``h``; and for points ``x``,
+            ``y``.
+        label : str, optional
+            Column of object labels. By default a column with a well-known name, if there is one.
+        format : {"xyxy", "xywh", "cxcywh"}, default "xyxy"
+            Meaning of the four columns: two corners; left, top, width and height; or center, width and height.
+
+        Returns
+        -------
+        Boxes
+            The table.
 
         Examples
         --------
@@ -104,43 +109,43 @@ class Boxes(Answers):
         <Boxes: 2 points in 1 task by 2 workers>
         """
         if isinstance(box, str):
-            raise TypeError(f"box= names four columns, or two for points, not one: {box!r}")
+            raise TypeError(f"box= takes four column names, or two for points, not the single name {box!r}")
         check_choice("format", format, tuple(_FORMATS))
         if box is None:
             if format != "xyxy":
-                raise ValueError(f"format={format!r} is of the columns that box= names; others go by their own names")
+                raise ValueError(f"format={format!r} requires box=; without it, columns are recognized by their names")
             roles = cls._needed(names_of(frame), ())[2:]
             named: list[str | None] = [None] * len(roles)
         else:
             named = list(box)
             if len(named) not in (2, 4):
-                raise ValueError(f"box= names four columns, or two for points, not {len(named)}")
+                raise ValueError(f"box= takes four column names, or two for points, not {len(named)}")
             roles = _FORMATS[format] if len(named) == 4 else _POINT
-        given = {"task": task, "worker": worker, **dict(zip(roles, named, strict=True))}
-        return cls._of_frame(frame, given, {"label": label})
+        columns = {"task": task, "worker": worker, **dict(zip(roles, named, strict=True))}
+        return cls._of_frame(frame, columns, {"label": label})
 
     @classmethod
     def _needed(cls, names: Sequence[str], named: Collection[str]) -> tuple[str, ...]:
         forms = (*_FORMATS.values(), _POINT)
-        # What was named tells most; of well-known names the corners, and points where there is nothing more.
+        # Columns passed by the caller decide; otherwise corners are preferred to points.
         chosen = [role for role in named if role in _NUMBERS]
         fitting = [roles for roles in forms if set(chosen) <= set(roles)]
         if not fitting:
-            raise ValueError(f"{', '.join(chosen)} are not of one box: it has {', or '.join(map(', '.join, forms))}")
+            raise ValueError(f"{', '.join(chosen)} do not form a box; use {', or '.join(map(', '.join, forms))}")
         there = [roles for roles in fitting if all(r in chosen or known_among(names, WELL_KNOWN[r]) for r in roles)]
         if there and there[0] == _POINT and not chosen and {"width", "height"} <= {name.lower() for name in names}:
             raise ValueError(
-                "x, y, width and height may be boxes, or points in images of that size; say which are meant: "
+                "x, y, width and height are ambiguous: boxes, or points in images of that size; pass "
                 'box=("x", "y"), or box=("x", "y", "width", "height") with format="xywh"'
             )
         return ("task", "worker", *(there or fitting)[0])
 
     @classmethod
     def from_arrays(cls, tasks: Any, workers: Any, boxes: Any, labels: Any = None, *, format: Format = "xyxy") -> Self:
-        """Build a table from ids of tasks and workers, boxes (rows, 4) or points (rows, 2), and labels if there are.
+        """Build a table from task ids, worker ids, boxes (rows, 4) or points (rows, 2), and optional labels.
 
-        A row of numbers that are all None or NaN says that the worker looked at the task and saw nothing. `format` is
-        that of :meth:`from_frame`, and means nothing to points.
+        A row of None or NaN means that the worker drew nothing in the task. `format` is as in :meth:`from_frame`, and
+        is ignored for points.
 
         Examples
         --------
@@ -151,7 +156,7 @@ class Boxes(Answers):
         check_choice("format", format, tuple(_FORMATS))
         numbers = np.asarray(boxes)
         if numbers.ndim != 2 or numbers.shape[1] not in (2, 4):
-            raise ValueError(f"boxes has shape {numbers.shape}; it must be (rows, 4), or (rows, 2) for points")
+            raise ValueError(f"boxes must have shape (rows, 4), or (rows, 2) for points, not {numbers.shape}")
         roles = _FORMATS[format] if numbers.shape[1] == 4 else _POINT
         ids = {"task": Column(tasks, "tasks"), "worker": Column(workers, "workers")}
         ids |= {} if labels is None else {"label": Column(labels, "labels")}
@@ -164,23 +169,23 @@ class Boxes(Answers):
     def _of_columns(cls, columns: Columns) -> Self:
         tasks, workers, labels = columns.ids["task"], columns.ids["worker"], columns.ids.get("label")
         roles = next(roles for roles in (*_FORMATS.values(), _POINT) if columns.others.keys() >= {*roles})
-        given = [columns.others[role][0] for role in roles]
-        values = [checks.checked_values(*column) for column in given]
+        number_columns = [columns.others[role][0] for role in roles]
+        values = [checks.checked_values(*column) for column in number_columns]
         sizes = {"tasks": len(tasks), "workers": len(workers)}
-        sizes |= {what: len(each) for each, (_, what) in zip(values, given, strict=True)}
+        sizes |= {what: len(each) for each, (_, what) in zip(values, number_columns, strict=True)}
         checks.check_sizes(sizes if labels is None else sizes | {"labels": len(labels)}, "(task, worker, box)")
         checks.refuse_missing_ids(tasks, workers)
         boxes = np.stack(values, axis=1)
-        seen = _checked(boxes, [what for _, what in given], roles)
+        is_box = _check_boxes(boxes, [what for _, what in number_columns], roles)
         boxes = _corners(boxes, roles)
-        codes, classes = _labels(labels, seen)
+        codes, classes = _labels(labels, is_box)
         ids = encode_ids(tasks, workers)
-        _refuse_both(ids, seen)
-        numbers = np.where(seen[:, None], boxes, 0.0)
-        # One order whatever that of the rows was.
-        order = np.lexsort((seen, codes, *numbers.T[::-1], ids.worker_codes, ids.task_codes))
+        _check_contradictions(ids, is_box)
+        numbers = np.where(is_box[:, None], boxes, 0.0)
+        # Sorted, so that the table does not depend on the order of rows.
+        order = np.lexsort((is_box, codes, *numbers.T[::-1], ids.worker_codes, ids.task_codes))
         names = ids.workers.take(np.zeros(0, np.int64)) if classes is None else classes
-        parts = (names, np.ascontiguousarray(numbers[order]), codes[order], seen[order])
+        parts = (names, np.ascontiguousarray(numbers[order]), codes[order], is_box[order])
         payload = Payload(np.arange(len(order)), len(order), parts)
         links = (ids.task_codes[order], ids.worker_codes[order])
         table = cls._compiled(*links, payload, None, len(ids.tasks), len(ids.workers))
@@ -190,45 +195,47 @@ class Boxes(Answers):
 
     @property
     def n_dims(self) -> int:
-        """Numbers of a box: 4, or 2 for points."""
+        """Numbers per box: 4, or 2 for points."""
         return int(self._numbers.shape[1])
 
     @property
     def n_boxes(self) -> int:
-        """Number of boxes, or of points; rows that say that nothing is there are not counted."""
+        """Number of boxes or points, without empty rows."""
         return int(self._seen.sum())
 
     @property
     def classes(self) -> npt.NDArray[Any]:
-        """What objects can be, in code order; empty where boxes have no labels."""
+        """Labels of objects, in code order; empty if boxes have no labels."""
         return self._classes.values
 
     @property
     def boxes(self) -> Floats:
-        """Boxes in the order of :meth:`to_frame`, (n_annotations, n_dims); NaN where a worker saw nothing."""
+        """Boxes in the order of :meth:`to_frame`, shape (n_annotations, n_dims); NaN for empty rows."""
         return np.where(self._seen[:, None], self._numbers, np.nan)
 
     @property
     def seen(self) -> npt.NDArray[np.bool_]:
-        """Which rows of :meth:`to_frame` are boxes; the others say that the worker saw nothing."""
+        """Which rows of :meth:`to_frame` are boxes; the others mark images in which a worker drew nothing."""
         return self._seen.copy()
 
     def codes(self) -> tuple[Codes, Codes, npt.NDArray[np.int64]]:
-        """Task, worker and label code of every row, in task order: fresh arrays; labels are 0 where there are none."""
+        """Return task, worker and label code of every row in task order, as new arrays; label 0 if there are none."""
         tasks, workers, _ = self._table.columns()
         return tasks, workers, self._label_codes.astype(np.int64)
 
     def _facts(self) -> Iterable[Fact]:
-        seen, (tasks, workers, labels) = self._seen, self.codes()
+        is_box, (tasks, workers, labels) = self._seen, self.codes()
         empty = self.n_annotations - self.n_boxes
-        counts = np.bincount(labels[seen], minlength=len(self._classes)).tolist() if len(self._classes) else []
-        named = {str(name): int(n) for name, n in zip(self.classes.tolist(), counts, strict=True)}
+        counts = np.bincount(labels[is_box], minlength=len(self._classes)).tolist() if len(self._classes) else []
+        label_counts = {str(name): int(n) for name, n in zip(self.classes.tolist(), counts, strict=True)}
         yield from self._about("boxes", f"{self.n_boxes:,}, and {empty:,} times nothing")
         yield Fact("n_boxes", self.n_boxes)
         yield Fact("n_empty", empty)
         for name, codes, n in (("task", tasks, self.n_tasks), ("worker", workers, self.n_workers)):
-            yield Fact(f"boxes_per_{name}", Spread.of(np.bincount(codes[seen], minlength=n)), f"boxes per {name}")
-        yield Fact("labels", named, "labels", ", ".join(f"{name} {n:,}" for name, n in named.items()) or "none")
+            yield Fact(f"boxes_per_{name}", Spread.of(np.bincount(codes[is_box], minlength=n)), f"boxes per {name}")
+        yield Fact(
+            "labels", label_counts, "labels", ", ".join(f"{name} {n:,}" for name, n in label_counts.items()) or "none"
+        )
 
     def __repr__(self) -> str:
         n = self.n_boxes
@@ -276,94 +283,95 @@ class Boxes(Answers):
         labels = content.array("label_codes", np.uint16, shape=(n,))
         seen = content.array("seen", np.bool_, shape=(n,))
         if not _whole(numbers, labels, seen, len(classes)):
-            raise content.damaged("its boxes are not what manyhands writes")
+            raise content.damaged("its boxes are invalid")
         return Payload(np.arange(n), n, (classes, numbers, labels, seen))
 
 
-def _checked(boxes: Floats, whats: list[str], roles: tuple[str, ...]) -> npt.NDArray[np.bool_]:
-    """Which rows are boxes; refuses those of which a part is missing, and those without area."""
+def _check_boxes(boxes: Floats, whats: list[str], roles: tuple[str, ...]) -> npt.NDArray[np.bool_]:
+    """Return which rows are boxes; raise for incomplete boxes and boxes without area."""
     absent = np.isnan(boxes)
     partly = absent.any(axis=1) & ~absent.all(axis=1)
     if partly.any():
         row = int(np.argmax(partly))
         what = whats[int(np.argmax(absent[row]))]
         raise ValueError(
-            f"{what} is missing at row {row}, whose other numbers are there; mend or drop that row "
-            "(all numbers missing say that the worker saw nothing)"
+            f"{what} is missing at row {row}, but the other numbers are not; complete or drop that row "
+            "(all numbers missing means that the worker drew nothing)"
         )
     far = np.abs(np.where(absent, 0.0, boxes)) > _FARTHEST
     if far.any():
         row, column = np.argwhere(far)[0].tolist()
         raise ValueError(
-            f"{whats[column]} holds {boxes[row, column]:g} at row {row}: differences of such numbers are not finite; "
+            f"{whats[column]} contains {boxes[row, column]:g} at row {row}, which is too large to subtract; "
             "scale the coordinates down"
         )
     for low, high in ((0, 2), (1, 3)) if boxes.shape[1] == 4 else ():
         sized = roles[high] in ("width", "height")
-        flat = boxes[:, high] <= (0.0 if sized else boxes[:, low])
-        if flat.any():
-            row = int(np.argmax(flat))
+        without_area = boxes[:, high] <= (0.0 if sized else boxes[:, low])
+        if without_area.any():
+            row = int(np.argmax(without_area))
             other = "" if sized else f", and {whats[low]} is {boxes[row, low]:g}"
-            mend = (
-                "give points as two numbers"
+            fix = (
+                "pass points as two numbers"
                 if sized
-                else "boxes are left, top, right, bottom: exchange the corners, say format='xywh' of widths, "
-                "or give points as two numbers"
+                else "boxes are left, top, right, bottom: swap the corners, pass format='xywh' for widths, "
+                "or pass points as two numbers"
             )
-            raise ValueError(f"row {row} has a box of no area: {whats[high]} is {boxes[row, high]:g}{other}; {mend}")
+            raise ValueError(f"row {row} has a box without area: {whats[high]} is {boxes[row, high]:g}{other}; {fix}")
     return np.asarray(~absent.all(axis=1))
 
 
 def _corners(boxes: Floats, roles: tuple[str, ...]) -> Floats:
-    """Left, top, right and bottom, whatever the four numbers are; points as they are."""
+    """Convert boxes to left, top, right, bottom; points are unchanged."""
     if roles in (_CORNERS, _POINT):
         return boxes
     with np.errstate(over="ignore", invalid="ignore"):
         low = boxes[:, :2] - (boxes[:, 2:] / 2 if roles == _FORMATS["cxcywh"] else 0)
         corners = np.concatenate([low, low + boxes[:, 2:]], axis=1)
-    lost = ~np.isfinite(corners).all(axis=1) & np.isfinite(boxes).all(axis=1) | (corners[:, 2:] <= low).any(axis=1)
-    if lost.any():
-        row = int(np.argmax(lost))
-        raise ValueError(f"row {row} has a box that numbers cannot hold: {boxes[row].tolist()}; scale all down or up")
+    invalid = ~np.isfinite(corners).all(axis=1) & np.isfinite(boxes).all(axis=1) | (corners[:, 2:] <= low).any(axis=1)
+    if invalid.any():
+        row = int(np.argmax(invalid))
+        raise ValueError(f"row {row} has a box out of floating-point range: {boxes[row].tolist()}; rescale all boxes")
     return corners
 
 
-def _labels(labels: Column | None, seen: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.uint16], Names | None]:
-    """Codes of the labels of boxes, 0 for other rows, and what the codes stand for."""
-    codes = np.zeros(len(seen), np.uint16)
-    if labels is None or not seen.any():
+def _labels(labels: Column | None, is_box: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.uint16], Names | None]:
+    """Return label codes of boxes (0 for other rows) and label names."""
+    codes = np.zeros(len(is_box), np.uint16)
+    if labels is None or not is_box.any():
         return codes, None
     missing = labels.missing()
-    bare = seen & missing if missing is not None else np.zeros(len(seen), np.bool_)
-    if bare.any():
-        row = int(np.argmax(bare))
-        raise ValueError(f"{labels.what} is missing at row {row}, which has a box; label or drop it, or give no labels")
+    unlabelled = is_box & missing if missing is not None else np.zeros(len(is_box), np.bool_)
+    if unlabelled.any():
+        row = int(np.argmax(unlabelled))
+        raise ValueError(
+            f"{labels.what} is missing at row {row}, which has a box; add it, drop the row, or omit labels"
+        )
     what = labels.what
-    labels.filter(seen)
-    found, names = labels.encode()
+    labels.filter(is_box)
+    label_codes, names = labels.encode()
     checks.check_n_classes(len(names), what)
-    codes[seen] = found
+    codes[is_box] = label_codes
     return codes, names
 
 
-def _refuse_both(ids: Ids, seen: npt.NDArray[np.bool_]) -> None:
-    """Refuse a worker who saw something in a task and nothing."""
+def _check_contradictions(ids: Ids, is_box: npt.NDArray[np.bool_]) -> None:
+    """Raise if a worker has both a box and an empty row in a task."""
     pairs = ids.task_codes.astype(np.int64) * len(ids.workers) + ids.worker_codes
-    both = np.flatnonzero(~seen & np.isin(pairs, pairs[seen]))
-    if len(both):
-        row = int(both[0])
+    contradictory = np.flatnonzero(~is_box & np.isin(pairs, pairs[is_box]))
+    if len(contradictory):
+        row = int(contradictory[0])
         task, worker = ids.tasks.values[ids.task_codes[row]], ids.workers.values[ids.worker_codes[row]]
         raise ValueError(
-            f"row {row} says that worker {worker!r} saw nothing in task {task!r}, and another row has a box of theirs; "
-            "drop one of them"
+            f"row {row} marks task {task!r} of worker {worker!r} as empty, but another row has a box; drop one of them"
         )
 
 
-def _whole(numbers: Floats, labels: npt.NDArray[Any], seen: npt.NDArray[np.bool_], n_classes: int) -> bool:
-    """Whether rows of a file are boxes or points with known labels, or say that nothing is there."""
-    if len(numbers) != len(seen) or numbers.shape[1] not in (2, 4):
+def _whole(numbers: Floats, labels: npt.NDArray[Any], is_box: npt.NDArray[np.bool_], n_classes: int) -> bool:
+    """Return whether the rows of a file are valid boxes or points with valid labels."""
+    if len(numbers) != len(is_box) or numbers.shape[1] not in (2, 4):
         return False
     good = labels < max(n_classes, 1)
     if numbers.shape[1] == 4:
-        good &= ~seen | ((numbers[:, 2] > numbers[:, 0]) & (numbers[:, 3] > numbers[:, 1]))
+        good &= ~is_box | ((numbers[:, 2] > numbers[:, 0]) & (numbers[:, 3] > numbers[:, 1]))
     return bool(good.all())

@@ -1,4 +1,4 @@
-"""Boxes by votes."""
+"""Majority vote for boxes."""
 
 from __future__ import annotations
 
@@ -8,27 +8,29 @@ import numpy as np
 
 from manyhands._base.checks import check_number
 from manyhands._base.progress import Callback
-from manyhands.boxes._matching import matched
-from manyhands.boxes.base import BoxAggregator, BoxFit, concluded
+from manyhands.boxes._matching import match_boxes_of
+from manyhands.boxes.base import BoxAggregator, BoxFit, box_fit_fields
 from manyhands.boxes.table import Boxes
 
 
 class BoxVote(BoxAggregator):
-    """Objects that enough of those who looked drew, at the mean of their corners, named by most of them.
+    """Objects that a sufficient share of the workers drew, at the mean of their corners, with the most frequent label.
+
+    A baseline that treats all workers alike. Probabilities are shares of workers.
 
     Parameters
     ----------
-    quorum
-        The least share of the workers of a task who drew an object; one half is enough at 0.5.
-    overlap
-        The least intersection over union, on average, of boxes of one object.
-    radius
-        How far apart points of one object may be; None learns it from how far apart they usually are.
+    quorum : float, default 0.5
+        Minimum share of a task's workers who drew the object; exactly this share is sufficient.
+    overlap : float, default 0.4
+        Minimum mean intersection over union of boxes of one object.
+    radius : float or None, default None
+        Maximum distance between points of one object; None estimates it.
 
     Notes
     -----
-    Probabilities are shares of workers. Of equally frequent labels the first wins. Time O(p log p) and memory O(p) for
-    the p pairs of boxes of a task that overlap, or of points that a chain of near ones connects.
+    Label ties go to the first label. Time O(p log p) and memory O(p) for p overlapping pairs of boxes per task, or
+    pairs of connected points.
 
     Examples
     --------
@@ -50,8 +52,15 @@ class BoxVote(BoxAggregator):
         check_number("overlap", self.overlap, least=0.01, most=1)
         if self.radius is not None:
             check_number("radius", self.radius, least=0)
-        found = matched(votes, self.overlap, self.radius)
-        share = found.n_workers / found.n_looked
-        named = found.sums(np.eye(max(len(votes.classes), 1))[found.label])
-        parts = concluded(found, share >= self.quorum - 1e-9, found.means(), named.argmax(axis=1), share, votes.n_tasks)
+        candidates = match_boxes_of(votes, self.overlap, self.radius)
+        share = candidates.n_workers / candidates.n_looked
+        label_counts = candidates.sums(np.eye(max(len(votes.classes), 1))[candidates.label])
+        parts = box_fit_fields(
+            candidates,
+            share >= self.quorum - 1e-9,
+            candidates.means(),
+            label_counts.argmax(axis=1),
+            share,
+            votes.n_tasks,
+        )
         return BoxFit(**parts, history=np.zeros(0))

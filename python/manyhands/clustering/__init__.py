@@ -1,4 +1,4 @@
-"""Same or different: clusters of items, and how well workers tell."""
+"""Clusters of items from same-or-different answers about pairs."""
 
 from manyhands.clustering.base import Clustering
 from manyhands.clustering.consensus import ChosenClustering

@@ -1,4 +1,4 @@
-"""What all methods for same or different share: clusters of items, skills of workers, prediction, files."""
+"""Base class of clustering methods: clusters, worker skills, prediction, persistence."""
 
 from __future__ import annotations
 
@@ -26,47 +26,47 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-#: A share of the items outside the largest group that is worth a warning.
+#: Share of items outside the largest component above which the warning is emitted.
 _NOTABLE = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterFit(Fit):
-    """Clusters of items, and how well workers tell same from different."""
+    """Estimated clusters of items and skills of workers."""
 
-    #: Cluster of each item, the largest cluster first.
+    #: Cluster of each item, numbered by size.
     clusters: Codes = field(metadata=codes("i"))
     memberships: Memberships = field(metadata=part(Memberships))
-    #: Probability that a worker says same of the same, and different of the different.
+    #: Probability that a worker answers "same" for equal items, and "different" for different items.
     recall: Array = field(metadata=numbers("m", least=0, most=1))
     specificity: Array = field(metadata=numbers("m", least=0, most=1))
 
     def check(self, sizes: Mapping[str, int]) -> None:
-        """Raise where items are in clusters beyond the last."""
+        """Raise if a cluster number exceeds the number of clusters."""
         if (self.clusters >= self.memberships.n_clusters).any():
-            raise ValueError(f"it names clusters beyond the last of {self.memberships.n_clusters:,}")
+            raise ValueError(f"clusters contains a number beyond the last of {self.memberships.n_clusters:,} clusters")
 
     @classmethod
     def of(cls, memberships: Memberships, counts: Array, clusters: Codes | None = None, **course: Any) -> ClusterFit:
-        """Make one of memberships and answers of workers, (workers, 2 true, 2 said), however clusters are called."""
-        found = memberships.best() if clusters is None else clusters
-        numbers = _by_size(found, memberships.n_clusters)
+        """Build from memberships and expected answer counts per worker, (workers, 2 true, 2 given)."""
+        best_clusters = memberships.best() if clusters is None else clusters
+        numbers = _by_size(best_clusters, memberships.n_clusters)
         skills = counts / counts.sum(axis=2, keepdims=True)
         return cls(
-            clusters=numbers[found],
-            memberships=memberships.renumbered(numbers),
+            clusters=numbers[best_clusters],
+            memberships=memberships.renumber(numbers),
             recall=np.ascontiguousarray(skills[:, 1, 1]),
             specificity=np.ascontiguousarray(skills[:, 0, 0]),
             **course,
         )
 
     def confidence(self) -> Array:
-        """Probability that each item is in its cluster, given where the others are."""
+        """Probability that each item is in its cluster, given the other items."""
         return self.memberships.of(np.arange(len(self.clusters)), self.clusters)
 
 
 def _by_size(clusters: Codes, n_clusters: int) -> Codes:
-    """New numbers of clusters: the largest first, of equals the one with the first item, those without items last."""
+    """Renumber clusters by size; ties by first item; empty clusters last."""
     first = np.full(n_clusters, len(clusters))
     np.minimum.at(first, clusters, np.arange(len(clusters)))
     order = np.lexsort((first, -np.bincount(clusters, minlength=n_clusters)))
@@ -76,7 +76,7 @@ def _by_size(clusters: Codes, n_clusters: int) -> Codes:
 
 
 class Clustering(Estimator[Similarities, ClusterFit, ItemFitted[ClusterFit]]):
-    """Base of all methods for same or different: a subclass gives ``_fit``, which maps a table to a `ClusterFit`."""
+    """Base class of clustering methods. Subclasses implement ``_fit``, which maps a table to a `ClusterFit`."""
 
     _kind: ClassVar[str] = "clustering"
     _file_kind: ClassVar[str] = "clustering"
@@ -86,56 +86,56 @@ class Clustering(Estimator[Similarities, ClusterFit, ItemFitted[ClusterFit]]):
     _fitted_type: ClassVar[type[ItemFitted[Any]]] = ItemFitted
 
     def _doubts(self, votes: Similarities) -> Doubts:
-        """Which items no chain of pairs connects."""
+        """Warn if the graph of compared pairs is not connected."""
         numbers = _core.components(votes.n_items, np.stack(votes.pairs(), axis=1))
         n = int(numbers.max()) + 1
         if n == 1:
             return Doubts()
         largest = int(np.bincount(numbers).max()) / votes.n_items
         remark = (
-            f"The pairs asked leave {n:,} groups of items that no pair connects, with {largest:.0%} of items in one: "
-            "whether items of two groups are the same rests on prior beliefs alone.",
+            f"The pairs asked leave {n:,} groups of items without pairs between them, with {largest:.0%} of items in "
+            "the largest: whether items of different groups are the same depends on the prior only.",
         )
         return Doubts(loud=remark) if 1 - largest > _NOTABLE else Doubts(quiet=remark)
 
     @abstractmethod
     def _fit(self, votes: Similarities, progress: Callback | None) -> ClusterFit:
-        """Map a table to a fit."""
+        """Fit a table."""
 
     # ----------------------------------------------------------------------------------------------- results
 
     @property
     def items_(self) -> npt.NDArray[Any]:
-        """Names of the items, in the order of all results about them."""
+        """Item ids, in the order of all per-item results."""
         return self._fitted().items.values
 
     @property
     def clusters_(self) -> Codes:
-        """Cluster of each item, (n_items,): 0 is the largest; of equal ones, that of the first item comes first."""
+        """Cluster of each item, shape (n_items,): numbered by size, ties by first item."""
         return self._fitted().fit.clusters
 
     @property
     def n_clusters_(self) -> int:
-        """Number of clusters that have items."""
+        """Number of non-empty clusters."""
         return int(self._fitted().fit.clusters.max()) + 1
 
     @property
     def confidence_(self) -> Array:
-        """Probability that each item is in its cluster, (n_items,), given where the others are."""
+        """Probability that each item is in its cluster, given the other items; shape (n_items,)."""
         return self._fitted().fit.confidence()
 
     @property
     def recall_(self) -> Array:
-        """Probability that each worker says same of two items that are the same, (n_workers,)."""
+        """Probability that each worker answers "same" for equal items, shape (n_workers,)."""
         return self._fitted().fit.recall
 
     @property
     def specificity_(self) -> Array:
-        """Probability that each worker says different of two items that are not the same, (n_workers,)."""
+        """Probability that each worker answers "different" for different items, shape (n_workers,)."""
         return self._fitted().fit.specificity
 
     def to_frame(self) -> pa.Table:
-        """Return item, cluster and confidence, as an Arrow table (``.to_pandas()``)."""
+        """Return the item, cluster and confidence of each item as an Arrow table (``.to_pandas()``)."""
         now = self._fitted()
         return arrow.table({"item": now.items.arrow(), "cluster": now.fit.clusters, "confidence": now.fit.confidence()})
 
@@ -145,7 +145,7 @@ class Clustering(Estimator[Similarities, ClusterFit, ItemFitted[ClusterFit]]):
             "skill": (recall + specificity) / 2,
             "recall": recall,
             "specificity": specificity,
-            # Raykar & Yu (2012): 0 for answers that do not depend on the items, 1 for perfect ones.
+            # Raykar and Yu (2012): 0 for answers independent of the items, 1 for perfect answers.
             "spammer_score": (recall + specificity - 1) ** 2,
         }
 
@@ -172,33 +172,38 @@ class Clustering(Estimator[Similarities, ClusterFit, ItemFitted[ClusterFit]]):
     # -------------------------------------------------------------------------------------------- prediction
 
     def predict_proba(self, left: Iterable[Any], right: Iterable[Any]) -> Array:
-        """Probability that items are the same, asked about or not: (len(left),).
+        """Return the probability that items are the same, for any pairs of fitted items.
 
-        Memberships are taken to be independent given what was learnt. An item that was not seen in ``fit`` is an error.
+        Memberships of different items are treated as independent. Items that were not in ``fit`` raise.
 
         Parameters
         ----------
-        left, right
-            Names of items, as many on either side.
+        left, right : iterable of item ids
+            Items to compare, of equal length.
+
+        Returns
+        -------
+        ndarray of shape (len(left),)
+            Probabilities.
         """
         now = self._fitted()
         ends = [_item_codes(now.items, names, side) for names, side in ((left, "left"), (right, "right"))]
         if len(ends[0]) != len(ends[1]):
-            raise ValueError(f"{len(ends[0]):,} items on the left and {len(ends[1]):,} on the right make no pairs")
+            raise ValueError(f"left has {len(ends[0]):,} items, but right has {len(ends[1]):,}: pass equal lengths")
         return now.fit.memberships.together(*ends)
 
     def predict(self, left: Iterable[Any], right: Iterable[Any]) -> npt.NDArray[np.bool_]:
-        """Whether items are in the same cluster, (len(left),); parameters are those of :meth:`predict_proba`."""
+        """Return whether items are in the same cluster; for the parameters, see :meth:`predict_proba`."""
         return self.predict_proba(left, right) > 0.5
 
 
-def _item_codes(items: Names, wanted: Iterable[Any], side: str) -> Codes:
-    names_ = sequence(wanted, side)
-    found = items.match(names_)
-    if (found < 0).any():
-        name = names_.values[found < 0].tolist()[0]
-        raise ValueError(f"item {name!r} on the {side} was not seen in fit; nothing is known of it")
-    return found
+def _item_codes(items: Names, item_ids: Iterable[Any], side: str) -> Codes:
+    names_ = sequence(item_ids, side)
+    item_codes = items.match(names_)
+    if (item_codes < 0).any():
+        name = names_.values[item_codes < 0].tolist()[0]
+        raise ValueError(f"item {name!r} in {side} was not in fit: remove it, or fit a table that contains it")
+    return item_codes
 
 
 # ------------------------------------------------------------------------------------------------- pairs and skills
@@ -206,17 +211,17 @@ def _item_codes(items: Names, wanted: Iterable[Any], side: str) -> Codes:
 
 @dataclass(frozen=True)
 class PairModel:
-    """Skills of workers where every pair is a question of its own, and what the answers say of each pair."""
+    """Worker skills with every pair as a separate task, and the evidence for each pair."""
 
-    #: (workers, 2 true, 2 said).
+    #: (workers, 2 true, 2 given).
     confusion: Array
-    #: Log-odds that each pair is the same before anybody answers.
+    #: Prior log-odds that a pair is the same.
     prior: float
 
     @classmethod
     def fit(cls, votes: Similarities, progress: Callback | None) -> PairModel:
-        """Dawid–Skene on pairs with the two answers as classes, whose prior of workers is learnt from the crowd."""
-        (found,) = _core.hierarchy_fit(
+        """Fit hierarchical Dawid–Skene with pairs as tasks and two classes; the worker prior is estimated."""
+        (result,) = _core.hierarchy_fit(
             votes.table,
             [("crowd", None)],
             class_pseudo=np.ones(2),
@@ -225,8 +230,8 @@ class PairModel:
             tol=1e-6,
             progress=progress,
         )
-        different, same = np.clip(found["prior"], 1e-9, 1.0)
-        return cls(found["confusion"], float(np.log(same / different)))
+        different, same = np.clip(result["prior"], 1e-9, 1.0)
+        return cls(result["confusion"], float(np.log(same / different)))
 
     def evidence(self, votes: Similarities) -> Array:
         """Posterior log-odds that each pair is the same."""
@@ -234,13 +239,13 @@ class PairModel:
 
 
 def log_odds(confusion: Array) -> Array:
-    """What each worker's two answers say: log-odds of same, (workers, 2 said)."""
+    """Log-odds of "same" for each worker's two answers, (workers, 2 given)."""
     rates = np.clip(confusion, 1e-9, 1.0)
     return np.ascontiguousarray(np.log(rates[:, 1] / rates[:, 0]))
 
 
 def crowd_counts(counts: Array, strength: float) -> Array:
-    """Imaginary answers of every worker, (2 true, 2 said): so many of each, as the crowd gives them."""
+    """Pseudo-counts of worker answers, (2 true, 2 given): `strength` per true class, distributed as in the crowd."""
     crowd = counts.sum(axis=0) + 1.0
-    imaginary: Array = strength * crowd / crowd.sum(axis=1, keepdims=True)
-    return imaginary
+    pseudo_counts: Array = strength * crowd / crowd.sum(axis=1, keepdims=True)
+    return pseudo_counts

@@ -1,4 +1,4 @@
-"""What every method for same or different is held to, beyond what all estimators are."""
+"""Checks that every clustering method must pass, in addition to those of all estimators."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from manyhands.testing.subject import Subject
 
 @dataclass(frozen=True)
 class PairLog:
-    """Answers about pairs, with names that can be changed: ``rows`` are left, right, worker and same, (n, 4)."""
+    """Answers about pairs with replaceable names; ``rows`` are left, right, worker and same, (n, 4)."""
 
     rows: npt.NDArray[np.int64]
     items: tuple[Any, ...]
     workers: tuple[Any, ...]
-    made: dict[str, mh.Similarities] = field(default_factory=dict, compare=False)
+    cache: dict[str, mh.Similarities] = field(default_factory=dict, compare=False)
 
     def votes(self) -> mh.Similarities:
-        """The answers as a table; the same at each call."""
-        if "table" not in self.made:
+        """Return the answers as a table (cached)."""
+        if "table" not in self.cache:
             items, workers = np.array(self.items, object), np.array(self.workers, object)
             left, right, who, same = self.rows.T
-            self.made["table"] = mh.Similarities.from_arrays(items[left], items[right], workers[who], same)
-        return self.made["table"]
+            self.cache["table"] = mh.Similarities.from_arrays(items[left], items[right], workers[who], same)
+        return self.cache["table"]
 
 
 @functools.cache
 def simulated(n_items: int, n_workers: int, n_clusters: int, n_pairs: int, each: int, seed: int) -> PairLog:
-    """A simulated log with names."""
+    """Simulate a log with names."""
     crowd = mh.simulate(
         n_items, n_workers, n_clusters, pairs=n_pairs, answers_per_pair=each, spammers=0.2, seed=seed, kind="clustering"
     ).log
@@ -52,7 +52,7 @@ def _of_rows(*rows: tuple[int, int, int, int]) -> PairLog:
     return PairLog(table, tuple("abcdefgh"[: table[:, :2].max() + 1]), tuple("uvwxyz"[: table[:, 2].max() + 1]))
 
 
-#: Small and odd logs.
+#: Small logs with edge cases.
 ODD: dict[str, PairLog] = {
     "one answer": _of_rows((0, 1, 0, 1)),
     "one pair, two opinions": _of_rows((0, 1, 0, 1), (0, 1, 1, 0)),
@@ -75,16 +75,16 @@ class SimilaritySubject(Subject):
 
     @property
     def other(self) -> PairLog:
-        """Fewer items, and a cluster more."""
+        """A log with fewer items and one more cluster."""
         return simulated(30, 6, 4, 150, 2, 5)
 
     @property
     def large(self) -> PairLog:
-        """Several chunks of pairs."""
+        """A log of several chunks."""
         return simulated(2000, 60, 5, 30_000, 2, 1)
 
     def answers(self, model: Any, votes: Any) -> dict[str, Callable[[], Any]]:
-        """Frames and predictions about neighbours in the list of items."""
+        """Return the methods of a fitted model that give results."""
         left, right = self.standard.items[:-1], self.standard.items[1:]
         return {
             "to_frame": model.to_frame,
@@ -101,24 +101,24 @@ def _assert_sound(model: Clustering) -> None:
     require((sizes > 0).all() and (np.diff(sizes) <= 0).all(), "clusters_ are not numbered by size, without gaps")
     require(model.n_clusters_ == len(sizes), f"n_clusters_ is {model.n_clusters_}")
     for name, size in (("confidence_", n), ("recall_", m), ("specificity_", m)):
-        found = getattr(model, name)
-        require(found.shape == (size,), f"{name} has shape {found.shape}")
-        require(((found >= 0) & (found <= 1 + SAME)).all(), f"{name} are not probabilities")
+        probabilities = getattr(model, name)
+        require(probabilities.shape == (size,), f"{name} has shape {probabilities.shape}")
+        require(((probabilities >= 0) & (probabilities <= 1 + SAME)).all(), f"{name} contains values outside [0, 1]")
     items = model.items_
     both = model.predict_proba(items[:-1], items[1:])
-    require(((both >= 0) & (both <= 1)).all(), "predict_proba gives no probabilities")
-    assert_close(model.predict_proba(items[1:], items[:-1]), both, SAME, "predict_proba of turned pairs")
-    require((model.predict_proba(items, items) == 1).all(), "an item is not the same as itself")
-    require(np.isfinite(model.history_).all() and never_falls(model.history_), "history_ falls, or is not finite")
+    require(((both >= 0) & (both <= 1)).all(), "predict_proba returns values outside [0, 1]")
+    assert_close(model.predict_proba(items[1:], items[:-1]), both, SAME, "predict_proba of swapped pairs")
+    require((model.predict_proba(items, items) == 1).all(), "predict_proba of an item with itself is not 1")
+    require(np.isfinite(model.history_).all() and never_falls(model.history_), "history_ decreases or is not finite")
 
 
 def check_probabilities(subject: SimilaritySubject) -> None:
-    """Clusters are numbered by size, confidences, skills and predictions are probabilities, history never falls."""
+    """Clusters are numbered by size; confidences, skills and predictions are probabilities; history never decreases."""
     _assert_sound(subject.fitted())
 
 
 def check_odd_tables(subject: SimilaritySubject) -> None:
-    """One answer, agreement, contradictions, groups that no pair connects: all give a sound answer."""
+    """Edge cases give valid results: one answer, agreement, contradictions, disconnected groups."""
     for name, log in ODD.items():
         try:
             _assert_sound(subject.fitted(log))
@@ -127,36 +127,36 @@ def check_odd_tables(subject: SimilaritySubject) -> None:
 
 
 def check_order_of_rows(subject: SimilaritySubject) -> None:
-    """Neither the order of rows nor which item is left changes anything."""
+    """Neither the order of rows nor the sides of items change the result."""
     log, before = subject.standard, subject.fitted()
     rng = np.random.default_rng(0)
     rows = log.rows[rng.permutation(len(log.rows))]
     turned = rng.random(len(rows)) < 0.5
     rows[turned] = rows[turned][:, [1, 0, 2, 3]]
-    after = subject.fitted(replace(log, rows=rows, made={}))
+    after = subject.fitted(replace(log, rows=rows, cache={}))
     assert_same_frames(after.to_frame(), before.to_frame(), "order of rows or sides: clusters")
     assert_same_frames(after.workers_frame(), before.workers_frame(), "order of rows or sides: skills")
 
 
 def check_names_of_workers(subject: SimilaritySubject) -> None:
-    """Renaming workers renames their skills, and changes nothing else."""
+    """Permuting worker ids permutes their skills and changes nothing else."""
     log, before = subject.standard, subject.fitted()
     order = np.random.default_rng(1).permutation(len(log.workers))
-    after = subject.fitted(replace(log, workers=tuple(log.workers[i] for i in order), made={}))
+    after = subject.fitted(replace(log, workers=tuple(log.workers[i] for i in order), cache={}))
     np.testing.assert_array_equal(after.clusters_, before.clusters_, err_msg="clusters depend on workers' names")
     for name in ("recall_", "specificity_"):
         assert_close(getattr(after, name)[order], getattr(before, name), 1e-6, f"{name} of renamed workers")
 
 
 def check_unknown_items(subject: SimilaritySubject) -> None:
-    """An item that was not seen is refused by name."""
+    """An unknown item raises an error that names it."""
     model = subject.fitted()
     try:
-        model.predict_proba([model.items_[0]], ["nobody knows it"])
+        model.predict_proba([model.items_[0]], ["unknown item"])
     except ValueError as error:
-        require("nobody knows it" in str(error), f"the refusal does not name the item: {error}")
+        require("unknown item" in str(error), f"the error does not name the item: {error}")
     else:
-        raise AssertionError("an item that was not seen has a probability")
+        raise AssertionError("predict_proba returns a probability for an unknown item")
 
 
 CHECKS = (check_probabilities, check_odd_tables, check_order_of_rows, check_names_of_workers, check_unknown_items)

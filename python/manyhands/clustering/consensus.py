@@ -1,4 +1,4 @@
-"""The method for same or different that predicts held-out answers best."""
+"""ChosenClustering: the default for pairs, chosen by held-out log-loss."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from manyhands.clustering.base import ClusterFit, Clustering
 from manyhands.clustering.crowd import CorrelationClustering, CrowdClustering, TooManyMemberships
 from manyhands.clustering.table import Similarities
 
-#: Share of the pairs that are held out, and how few held-out pairs are too few to judge by.
+#: Share of held-out pairs, and minimum number of held-out pairs for a comparison.
 _HELD_OUT = 0.1
 _FEWEST = 10
 
-#: Memberships, items × clusters, up to which crowdclustering is considered.
+#: Maximum number of memberships (items × clusters) for which crowdclustering is considered.
 _MOST_MEMBERSHIPS = 1 << 24
 
 _METHODS = (CrowdClustering, CorrelationClustering)
@@ -28,30 +28,28 @@ _METHODS = (CrowdClustering, CorrelationClustering)
 
 @dataclass(frozen=True, kw_only=True)
 class ChosenFit(ClusterFit):
-    """Clusters by the better of two methods."""
+    """Estimated clusters, with the held-out losses of both methods."""
 
-    #: Mean log-loss of held-out answers of each method; NaN where they were not compared.
+    #: Held-out log-loss of each method; NaN if they were not compared.
     losses: Array = field(metadata=numbers("2", missing=True))
 
 
 class ChosenClustering(Clustering, default=True):
-    """Crowdclustering or correlation clustering, whichever predicts answers about pairs it has not seen.
+    """Crowdclustering or correlation clustering, whichever predicts held-out answers better.
 
-    Few large clusters and many small ones call for different methods, and a log does not say which it holds. So a tenth
-    of the pairs is held out, both methods are fitted to the rest, and the one whose memberships and skills give the
-    held-out answers the higher probability is fitted to all. This is what :func:`manyhands.aggregate` uses.
+    The default for pairs: few large clusters and many small clusters need different methods.
 
     Parameters
     ----------
-    seed
-        What decides which pairs are held out; both methods use it too.
+    seed : int, default 0
+        Random seed of the held-out pairs and of both methods.
 
     Notes
     -----
-    Where fewer than ten pairs can be held out, so that their items occur in other pairs too, nothing can be judged and
-    correlation clustering is used. So it is where crowdclustering starts from more than 2²⁴ memberships
-    (items × clusters, 256 MB): with clusters that many, items are best linked one by one. Time and memory are those of
-    both methods, twice the time of the one that is chosen.
+    Both methods are fitted to 90 % of the pairs; the one with the lower log-loss on the other 10 % is fitted to all
+    pairs. Correlation clustering is used without a comparison if fewer than ten pairs can be held out (their items must
+    occur in other pairs), or if crowdclustering would need more than 2²⁴ initial memberships (items × clusters,
+    256 MB). Time and memory are those of both methods, plus another fit of the chosen one.
 
     Examples
     --------
@@ -69,14 +67,14 @@ class ChosenClustering(Clustering, default=True):
 
     @property
     def losses_(self) -> dict[str, float]:
-        """Mean log-loss of held-out answers of each method; NaN where the methods were not compared."""
+        """Held-out log-loss of each method; NaN if they were not compared."""
         losses = self._fitted().fit_as(ChosenFit).losses
         return {method.__name__: float(loss) for method, loss in zip(_METHODS, losses, strict=True)}
 
     @property
     def method_(self) -> str:
-        """The method that was chosen."""
-        return _chosen(self._fitted().fit_as(ChosenFit).losses).__name__
+        """Name of the chosen method."""
+        return _better_method(self._fitted().fit_as(ChosenFit).losses).__name__
 
     def _fit(self, votes: Similarities, progress: Callback | None) -> ClusterFit:
         check_number("seed", self.seed, least=0, whole=True)
@@ -87,19 +85,19 @@ class ChosenClustering(Clustering, default=True):
         try:
             if held is not None:
                 losses = np.array([_loss(method, votes, held) for method in (crowd, single)])
-            fit = (crowd if _chosen(losses) is CrowdClustering else single)._fit(votes, progress)
+            fit = (crowd if _better_method(losses) is CrowdClustering else single)._fit(votes, progress)
         except TooManyMemberships:
             losses = np.full(2, np.nan)
             fit = single._fit(votes, progress)
         return ChosenFit(**vars(fit), losses=losses)
 
 
-def _chosen(losses: Array) -> type[CrowdClustering] | type[CorrelationClustering]:
+def _better_method(losses: Array) -> type[CrowdClustering] | type[CorrelationClustering]:
     return CrowdClustering if losses[0] <= losses[1] else CorrelationClustering
 
 
 def _held_out(votes: Similarities, seed: int) -> npt.NDArray[np.bool_] | None:
-    """Pairs to hold out: a random tenth, none of whose items then occurs in no other pair. None where those are few."""
+    """Select a random tenth of the pairs whose items also occur in other pairs; None if there are too few."""
     left, right = votes.pairs()
     held = np.random.default_rng(seed).random(votes.n_pairs) < _HELD_OUT
     left_over = np.bincount(np.concatenate([left[~held], right[~held]]), minlength=votes.n_items) > 0
@@ -108,20 +106,21 @@ def _held_out(votes: Similarities, seed: int) -> npt.NDArray[np.bool_] | None:
 
 
 def _loss(model: Clustering, votes: Similarities, held: npt.NDArray[np.bool_]) -> float:
-    """Mean log-loss of the held-out answers under a model of the others."""
-    pairs, workers, said = votes.codes()
-    mine = held[pairs]
-    rest = votes._kept(~mine)
-    # Not by `fit`, which would warn of doubts about a part of the answers.
-    now = model._state = model._publish(model._fit(rest, None), rest)
+    """Log-loss of held-out answers under a model fitted to the others."""
+    pairs, workers, answers = votes.codes()
+    is_held_out = held[pairs]
+    training_table = votes._kept(~is_held_out)
+    # `fit` would warn about the overlap of this subset of the answers.
+    now = model._state = model._publish(model._fit(training_table, None), training_table)
     left, right = votes.pairs()
-    same = model.predict_proba(votes.items[left[pairs[mine]]], votes.items[right[pairs[mine]]])
-    known = now.workers.match(votes._workers)[workers[mine]]
+    same = model.predict_proba(votes.items[left[pairs[is_held_out]]], votes.items[right[pairs[is_held_out]]])
+    worker_codes = now.workers.match(votes._workers)[workers[is_held_out]]
     recall, specificity = (
-        np.where(known >= 0, skill[known], skill.mean()) for skill in (now.fit.recall, now.fit.specificity)
+        np.where(worker_codes >= 0, skill[worker_codes], skill.mean())
+        for skill in (now.fit.recall, now.fit.specificity)
     )
-    says = np.clip(same * recall + (1 - same) * (1 - specificity), 1e-12, 1 - 1e-12)
-    weights = None if votes.weights is None else votes.weights[mine]
+    p_same = np.clip(same * recall + (1 - same) * (1 - specificity), 1e-12, 1 - 1e-12)
+    weights = None if votes.weights is None else votes.weights[is_held_out]
     if weights is not None and not weights.any():
         weights = None
-    return float(np.average(-np.where(said[mine] == 1, np.log(says), np.log1p(-says)), weights=weights))
+    return float(np.average(-np.where(answers[is_held_out] == 1, np.log(p_same), np.log1p(-p_same)), weights=weights))

@@ -1,4 +1,4 @@
-"""Clusters by maximum likelihood on memberships, and by correlation clustering."""
+"""Crowdclustering and correlation clustering."""
 
 from __future__ import annotations
 
@@ -13,43 +13,40 @@ from manyhands.clustering._memberships import Codes, Memberships
 from manyhands.clustering.base import ClusterFit, Clustering, PairModel, crowd_counts, log_odds
 from manyhands.clustering.table import Similarities
 
-#: Turns of partition and skills from which memberships start, at most.
+#: Maximum number of alternations between partition and skills in the initialization.
 _TURNS = 12
-#: A cluster below this share of the typical one's size does not start as one: its items join others.
+#: Clusters below this share of the typical size are dropped from the initialization.
 _SMALL = 0.1
-#: What a membership in the starting cluster counts for, beside an even spread.
+#: Initial probability of an item's cluster; the rest is uniform.
 _SURE = 0.9
 
 
 class CorrelationClustering(Clustering):
-    """Clusters whose pairs were found to be the same, by local search on the evidence of pairs.
+    """Correlation clustering: local search for the partition that agrees best with the evidence on pairs.
 
-    First every pair asked is a question of its own: Dawid–Skene with two answers, whose prior of workers is learnt from
-    the crowd, gives each pair posterior log-odds of being the same. Then items are divided so that the sum of log-odds
-    within clusters is as large as local search makes it. Number and sizes of clusters follow from the pairs alone.
-
-    Suited to many small clusters (records of one thing, photographs of one person) and to pairs with several answers.
-    For few large clusters of which few pairs were asked, see :class:`CrowdClustering`.
+    Use it for many small clusters (records of one entity, photos of one person) and for pairs with several answers. For
+    few large clusters with few pairs per item, use :class:`CrowdClustering`.
 
     Parameters
     ----------
-    restarts
-        How often the search is made, each time in another order of visits; the best is kept.
-    seed
-        What the orders follow from.
+    restarts : int, default 3
+        Number of searches in different orders; the best result is kept.
+    seed : int, default 0
+        Random seed of the orders.
 
     Notes
     -----
-    The best division is hard to find (no constant factor is guaranteed in general, and the known logarithmic one takes
-    a linear programme over all pairs). What holds here: at the end no move of one item to another cluster or out on its
-    own, and no union of two clusters, raises the sum; it is never below that of items all by themselves, 0. Which of
-    several such divisions is found depends on the order of visits. Pairs that nobody was asked about count for nothing.
-
-    An item's confidence is that of its cluster against those of its neighbours and one of its own, given the others.
-    With one answer a pair, skills hardly show in pairs, and a remark says so.
-
-    Time O(answers) for each of some 25 passes, and O(items + pairs) for each sweep of the search; memory
+    Time O(answers) for each of about 25 passes, plus O(items + pairs) per sweep of the search. Memory
     O(items + pairs + workers).
+
+    First, Dawid–Skene with pairs as tasks gives the posterior log-odds that each pair is the same. Then local search
+    maximizes the sum of log-odds within clusters; the number of clusters is not fixed. The problem is NP-hard (the best
+    known guarantee is logarithmic and needs a linear program over all pairs). The result is a local optimum: no move of
+    a single item and no merge of two clusters increases the sum, which is at least 0, the value of singletons. Pairs
+    without answers have weight 0.
+
+    The confidence of an item compares its cluster with the clusters of its neighbors and with a singleton, given all
+    other items. With one answer per pair, worker skills are barely identified, and a warning says so.
 
     References
     ----------
@@ -79,9 +76,9 @@ class CorrelationClustering(Clustering):
         model = PairModel.fit(votes, progress)
         evidence = model.evidence(votes)
         left, right = votes.pairs()
-        alone = np.arange(votes.n_items, dtype=np.uint32)
+        singletons = np.arange(votes.n_items, dtype=np.uint32)
         runs = [
-            _core.cluster_search(left, right, evidence, alone, concentration=None, seed=self.seed + run)
+            _core.cluster_search(left, right, evidence, singletons, concentration=None, seed=self.seed + run)
             for run in range(self.restarts)
         ]
         best = max(runs, key=lambda run: run["objective"])
@@ -97,54 +94,54 @@ class CorrelationClustering(Clustering):
             model.confusion,
             best["clusters"].astype(np.int64),
             history=np.array([best["objective"]]),
-            remarks=_single(votes),
+            remarks=_single_answer_warning(votes),
         )
 
 
-def _single(votes: Similarities) -> tuple[str, ...]:
-    """What to say where nearly all pairs have one answer."""
+def _single_answer_warning(votes: Similarities) -> tuple[str, ...]:
+    """Return a warning if nearly all pairs have a single answer."""
     if votes.n_annotations > 1.05 * votes.n_pairs or votes.n_pairs < 2:
         return ()
     return (
-        "Nearly all pairs have one answer: skills of workers cannot be told from pairs alone, and what a pair's answer "
-        "says is mostly the crowd's average; ask several workers about some pairs, or use CrowdClustering if clusters "
-        "are few.",
+        "Nearly all pairs have one answer, so skills of workers are not identified and all answers get a similar "
+        "weight; collect several answers for some pairs, or use CrowdClustering if there are few clusters.",
     )
 
 
 class TooManyMemberships(Exception):
-    """Items × clusters are more than the caller allows."""
+    """Raised if items × clusters exceeds the limit set by the caller."""
 
 
 class CrowdClustering(Clustering):
-    """Clusters and skills together: memberships of items that make the answers most likely (crowdclustering).
+    """Crowdclustering: joint estimation of cluster memberships and worker skills.
 
-    An item is in cluster ``k`` with a probability that is learnt; worker ``m`` says same of two items of one cluster
-    with probability ``recall_[m]`` and different of items of two clusters with ``specificity_[m]``, both drawn to
-    the crowd's. Answers about other pairs tell of a pair: two items that a third is the same as are the same. So few
-    answers an item are enough, wherever clusters are few: 1 % of the pairs of some thousand items.
+    Use it for few large clusters: transitivity makes 1 % of the pairs of some thousand items sufficient.
 
     Parameters
     ----------
-    n_clusters
-        The most clusters there may be; None lets the answers say. Fewer are used where the answers call for no more.
-    strength
-        Imaginary answers about same and about different pairs that draw each worker to the crowd's average.
-    max_iter, tol
-        Stop after so many passes, or when the bound changes by less than `tol` of itself.
-    seed
-        What the orders of visits follow from that partitions are searched in.
+    n_clusters : int or None, default None
+        Maximum number of clusters; None estimates it. Clusters without support stay empty.
+    strength : float, default 4.0
+        Prior strength of worker skills: pseudo-count of answers, for same and for different pairs each, distributed as
+        in the crowd.
+    max_iter : int, default 200
+        Maximum number of iterations.
+    tol : float, default 1e-7
+        Relative change of the bound at which the fit has converged.
+    seed : int, default 0
+        Random seed of the search for initial partitions.
 
     Notes
     -----
-    Variational Bayes: memberships, cluster shares (one imaginary item each) and skills are independent a posteriori and
-    updated in turn, so that the bound of the log-likelihood, `history_`, never falls. It starts from partitions that
-    local search finds under a Chinese restaurant's prior, alternating with skills, for three concentrations (1, √items
-    and items / 3); clusters smaller than a tenth of the typical size then give way, and the start whose bound ends
-    highest is kept. So the number of clusters is chosen by the penalised likelihood, in which clusters pay for
-    themselves. Which cluster an item starts in may depend on the order of items' names where answers leave it open.
+    Time O(pairs · clusters + answers) per iteration, with three runs. Memory O(items · clusters + pairs + workers).
 
-    Time O(pairs · clusters + answers) a pass, three runs; memory O(items · clusters + pairs + workers).
+    Worker ``m`` answers "same" with probability ``recall_[m]`` for items of one cluster, and "different" with
+    probability ``specificity_[m]`` for items of two clusters. Inference is variational Bayes with independent
+    memberships, cluster shares (a pseudo-count of one item each) and skills; the bound, `history_`, never decreases.
+    Initial partitions come from local search under a Chinese restaurant process prior with three concentrations (1,
+    √items and items / 3), alternating with skills. Clusters smaller than a tenth of the typical size are dropped, and
+    the run with the highest bound is kept, which selects the number of clusters. Ties in the initialization may depend
+    on the order of item ids.
 
     References
     ----------
@@ -175,7 +172,7 @@ class CrowdClustering(Clustering):
         self.tol = tol
         self.seed = seed
 
-    #: Items × clusters beyond which it raises `TooManyMemberships`; None for what memory holds.
+    #: Limit of items × clusters for `TooManyMemberships`; None is limited by memory only.
     _most_memberships: int | None = None
 
     def _check(self) -> None:
@@ -192,9 +189,9 @@ class CrowdClustering(Clustering):
         best: _core._MembershipFit | None = None
         for concentration in dict.fromkeys((1.0, float(np.sqrt(n)), max(1.0, n / 3))):
             clusters = self._partition(votes, log_odds(model.confusion), concentration)
-            found = self._memberships(votes, clusters, progress)
-            if best is None or found["history"][-1] > best["history"][-1]:
-                best = found
+            result = self._memberships(votes, clusters, progress)
+            if best is None or result["history"][-1] > best["history"][-1]:
+                best = result
         assert best is not None
         warn_unless_converged(best["converged"], self)
         return ClusterFit.of(
@@ -210,44 +207,44 @@ class CrowdClustering(Clustering):
         used = len(np.unique(memberships.argmax(axis=1)))
         if self.n_clusters is None or used >= self.n_clusters:
             return ()
-        return (f"The answers call for {counted(used, 'cluster')}, fewer than the {self.n_clusters} allowed.",)
+        return (f"The answers support {counted(used, 'cluster')}, fewer than the {self.n_clusters} allowed.",)
 
     def _partition(self, votes: Similarities, odds: Array, concentration: float) -> Codes:
-        """Partition and skills by turns, hard memberships: cluster of each item."""
+        """Alternate between a hard partition and worker skills; return the cluster of each item."""
         left, right = votes.pairs()
-        alone = np.arange(votes.n_items, dtype=np.uint32)
-        clusters = alone
+        singletons = np.arange(votes.n_items, dtype=np.uint32)
+        clusters = singletons
         for turn in range(_TURNS):
             evidence = votes.table.pair_evidence(odds)
-            # The first skills are guesses, and what was built on them would stay.
-            start = alone if turn < 2 else clusters
-            found = _core.cluster_search(
+            # The first skills are rough, and a partition based on them would persist.
+            start = singletons if turn < 2 else clusters
+            result = _core.cluster_search(
                 left, right, evidence, start, concentration=concentration, seed=self.seed + turn
             )
-            if np.array_equal(found["clusters"], clusters):
+            if np.array_equal(result["clusters"], clusters):
                 break
-            clusters = found["clusters"]
+            clusters = result["clusters"]
             counts = votes.table.pair_counts((clusters[left] == clusters[right]).astype(np.float64))
             odds = log_odds(_shares(counts + crowd_counts(counts, self.strength)))
             if turn:
-                concentration = _concentration(votes.n_items, found["n_clusters"])
+                concentration = _concentration(votes.n_items, result["n_clusters"])
         return clusters.astype(np.int64)
 
     def _memberships(self, votes: Similarities, clusters: Codes, progress: Callback | None) -> _core._MembershipFit:
-        """Fit memberships that start from a partition."""
+        """Fit memberships, starting from a partition."""
         left, right = votes.pairs()
-        kept = _large(clusters, self.n_clusters)
-        k = len(kept)
+        kept_clusters = _large(clusters, self.n_clusters)
+        k = len(kept_clusters)
         what = f"memberships of {counted(votes.n_items, 'item')} in {counted(k, 'cluster')}"
         if self._most_memberships is not None and votes.n_items * k > self._most_memberships:
             raise TooManyMemberships
-        check_memory(16 * votes.n_items * k, what, "use CorrelationClustering, or give n_clusters=")
+        check_memory(16 * votes.n_items * k, what, "use CorrelationClustering, or pass n_clusters=")
         place = np.full(clusters.max() + 1, -1)
-        place[kept] = np.arange(k)
+        place[kept_clusters] = np.arange(k)
         start = np.full((votes.n_items, k), 1.0 / k)
-        sure = np.flatnonzero(place[clusters] >= 0)
-        start[sure] *= 1 - _SURE
-        start[sure, place[clusters[sure]]] += _SURE
+        assigned = np.flatnonzero(place[clusters] >= 0)
+        start[assigned] *= 1 - _SURE
+        start[assigned, place[clusters[assigned]]] += _SURE
         counts = votes.table.pair_counts((clusters[left] == clusters[right]).astype(np.float64))
         prior = crowd_counts(counts, self.strength)
         return votes.table.membership_fit(
@@ -261,17 +258,17 @@ def _shares(counts: Array) -> Array:
 
 
 def _large(clusters: Codes, most: int | None) -> Codes:
-    """Clusters to start from: the largest so many, or those of a typical size."""
+    """Return the clusters kept in the initialization: the largest `most`, or those of typical size."""
     sizes = np.bincount(clusters)
     if most is None:
-        # Of n items in clusters of these sizes, the one that a random item is in has this many on average.
+        # Size of the cluster of a random item, on average.
         typical = float((sizes.astype(np.float64) ** 2).sum() / sizes.sum())
         return np.flatnonzero(sizes >= max(1.0, _SMALL * typical))
     return np.sort(np.argsort(-sizes, kind="stable")[:most])
 
 
 def _concentration(n_items: int, n_clusters: int) -> float:
-    """The concentration of a Chinese restaurant that expects so many clusters: θ log(1 + items / θ)."""
+    """Concentration θ of a Chinese restaurant process with this expected number of clusters, θ log(1 + items / θ)."""
     low, high = 1e-3, 1e3 * n_items
     for _ in range(60):
         middle = float(np.sqrt(low * high))

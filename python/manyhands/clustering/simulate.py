@@ -1,4 +1,4 @@
-"""Simulated answers about pairs of items: same or different, with the clusters known."""
+"""Simulation of same-or-different answers with known clusters."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from manyhands.clustering.table import Similarities
 
 __all__ = ["ClusteringSimulation", "simulate"]
 
-#: Shapes of the skills of workers who look: recall .85 and specificity .9 on average.
+#: Beta parameters of the skills of attentive workers: mean recall .85, mean specificity .9.
 _RECALL, _SPECIFICITY = (17.0, 3.0), (18.0, 2.0)
-#: How often a worker who does not look says same.
+#: Range of the probability that a spammer answers "same".
 _GUESS = (0.2, 0.8)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ClusteringSimulation(Simulation):
-    """Simulated answers about pairs, and everything that is hidden behind real ones.
+    """Simulated answers about pairs and their true parameters.
 
     Attributes
     ----------
     log : Similarities
         The answers of the simulated workers.
     truth : ndarray of shape (n_items,)
-        The cluster of each item, aligned with ``log.items``.
+        True cluster of each item, aligned with ``log.items``.
     recall, specificity : ndarray of shape (n_workers,)
-        Probabilities that a worker is right about items that are the same and that differ, aligned with
+        Probability of a correct answer for pairs that are the same and for pairs that differ, aligned with
         ``log.workers``.
     spammers : ndarray of shape (n_workers,)
-        Whether a worker answers without looking.
+        Whether a worker answers at random.
     seed : int
-        What all draws followed from.
+        Random seed.
     """
 
     log: Similarities
@@ -64,23 +64,32 @@ def simulate(
     same: float | None = None,
     seed: int = 0,
 ) -> ClusteringSimulation:
-    """Draw answers about random pairs of items in clusters.
+    """Simulate answers about random pairs of clustered items.
 
     Parameters
     ----------
-    n_items, n_workers, n_clusters
-        Sizes. An item is in each cluster with the same probability.
-    pairs
-        How many different pairs are asked: a number, or as a fraction below 1 the share of all pairs.
-    answers_per_pair
-        How many different workers are asked about each pair.
-    spammers
-        Share of the workers who say same now and then without looking. The others are right about 85 % of the items
-        that are the same and 90 % of those that differ, with some variation.
-    same
-        Share of pairs that are asked within clusters, as far as there are so many; None draws pairs from all alike.
-    seed
-        What all draws follow from.
+    n_items : int, default 100
+        Number of items.
+    n_workers : int, default 20
+        Number of workers.
+    n_clusters : int, default 5
+        Number of clusters, all equally likely for each item.
+    pairs : int or float, default 0.1
+        Number of distinct pairs, or if below 1, their share of all pairs.
+    answers_per_pair : int, default 3
+        Number of different workers per pair.
+    spammers : float, default 0.0
+        Share of workers who answer at random. The others are correct on average for 85 % of the pairs that are the same
+        and for 90 % of those that differ.
+    same : float, optional
+        Share of pairs within clusters, limited by the number of such pairs. By default pairs are drawn uniformly.
+    seed : int, default 0
+        Random seed.
+
+    Returns
+    -------
+    ClusteringSimulation
+        The answers and the true parameters.
 
     Examples
     --------
@@ -93,23 +102,23 @@ def simulate(
     check_number("seed", seed, least=0, whole=True)
     rng = np.random.default_rng(seed)
     truth = rng.integers(0, n_clusters, n_items)
-    keys = _asked(rng, truth, _number(pairs, n_items * (n_items - 1) // 2), same)
+    keys = _draw_pairs(rng, truth, _number_of_pairs(pairs, n_items * (n_items - 1) // 2), same)
     left, right = (np.repeat(ends, answers_per_pair) for ends in np.divmod(keys, n_items))
     workers = _workers(rng, len(keys), n_workers, answers_per_pair)
-    idle = rng.permutation(n_workers) < round(spammers * n_workers)
+    is_spammer = rng.permutation(n_workers) < round(spammers * n_workers)
     guess = rng.uniform(*_GUESS, n_workers)
-    recall = np.where(idle, guess, rng.beta(*_RECALL, n_workers))
-    specificity = np.where(idle, 1 - guess, rng.beta(*_SPECIFICITY, n_workers))
+    recall = np.where(is_spammer, guess, rng.beta(*_RECALL, n_workers))
+    specificity = np.where(is_spammer, 1 - guess, rng.beta(*_SPECIFICITY, n_workers))
     together = truth[left] == truth[right]
-    says = rng.random(len(left)) < np.where(together, recall[workers], 1 - specificity[workers])
-    answers = Similarities.from_arrays(left, right, workers, says)
-    items, kept = answers.items, answers.workers
+    same_answers = rng.random(len(left)) < np.where(together, recall[workers], 1 - specificity[workers])
+    answers = Similarities.from_arrays(left, right, workers, same_answers)
+    item_codes, worker_codes = answers.items, answers.workers
     return ClusteringSimulation(
         log=answers,
-        truth=truth[items],
-        recall=recall[kept],
-        specificity=specificity[kept],
-        spammers=idle[kept],
+        truth=truth[item_codes],
+        recall=recall[worker_codes],
+        specificity=specificity[worker_codes],
+        spammers=is_spammer[worker_codes],
         seed=seed,
     )
 
@@ -122,39 +131,41 @@ def _check(n_items: Any, n_workers: Any, n_clusters: Any, answers_per_pair: Any)
 
 
 def _workers(rng: np.random.Generator, n_pairs: int, n_workers: int, each: int) -> npt.NDArray[np.int64]:
-    """Different workers for each pair, on end."""
-    if 2 * each > n_workers:  # rather order all than draw again and again
+    """Select different workers for each pair."""
+    if 2 * each > n_workers:  # permutations are faster than rejection sampling
         return np.concatenate([rng.permutation(n_workers)[:each] for _ in range(n_pairs)])
-    drawn = rng.integers(0, n_workers, (n_pairs, each))
+    workers = rng.integers(0, n_workers, (n_pairs, each))
     while True:
-        ordered = np.sort(drawn, axis=1)
-        again = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
-        if not again.any():
-            return drawn.ravel()
-        drawn[again] = rng.integers(0, n_workers, (int(again.sum()), each))
+        sorted_workers = np.sort(workers, axis=1)
+        has_duplicates = (sorted_workers[:, 1:] == sorted_workers[:, :-1]).any(axis=1)
+        if not has_duplicates.any():
+            return workers.ravel()
+        workers[has_duplicates] = rng.integers(0, n_workers, (int(has_duplicates.sum()), each))
 
 
-def _number(pairs: Any, most: int) -> int:
-    """How many pairs are asked, given as a number or as a share."""
+def _number_of_pairs(pairs: Any, most: int) -> int:
+    """Number of pairs, from a number or a share."""
     share = isinstance(pairs, float | np.floating) and pairs < 1
     check_number("pairs", pairs, least=0 if share else 1, most=most, whole=not share)
-    wanted = round(float(pairs) * most) if share else int(pairs)
-    if not wanted:
-        raise ValueError(f"pairs={pairs} asks about none of {counted(most, 'pair')}")
-    return wanted
+    n_pairs = round(float(pairs) * most) if share else int(pairs)
+    if not n_pairs:
+        raise ValueError(f"pairs={pairs} selects none of {counted(most, 'pair')}: pass a larger number or share")
+    return n_pairs
 
 
-def _asked(rng: np.random.Generator, truth: npt.NDArray[np.int64], wanted: int, same: Any) -> npt.NDArray[np.int64]:
-    """Different pairs as lower item · items + higher item, in ascending order."""
+def _draw_pairs(
+    rng: np.random.Generator, truth: npt.NDArray[np.int64], n_pairs: int, same: Any
+) -> npt.NDArray[np.int64]:
+    """Draw distinct pairs, encoded as lower item · items + higher item, in ascending order."""
     n = len(truth)
     if same is None:
-        return np.sort(_drawn(rng, wanted, lambda size: _ends(rng, n, size), n * (n - 1) // 2))
+        return np.sort(_draw_distinct(rng, n_pairs, lambda size: _ends(rng, n, size), n * (n - 1) // 2))
     check_number("same", same, least=0, most=1)
     order = np.argsort(truth, kind="stable")
     sizes = np.bincount(truth)
     starts = np.cumsum(sizes) - sizes
     all_within = int((sizes * (sizes - 1) // 2).sum())
-    within = min(round(same * wanted), all_within)
+    within = min(round(same * n_pairs), all_within)
 
     def together(size: int) -> npt.NDArray[np.int64]:
         some = rng.integers(0, n, size)
@@ -168,8 +179,8 @@ def _asked(rng: np.random.Generator, truth: npt.NDArray[np.int64], wanted: int, 
         return found
 
     parts = (
-        _drawn(rng, within, together, all_within),
-        _drawn(rng, wanted - within, apart, n * (n - 1) // 2 - all_within),
+        _draw_distinct(rng, within, together, all_within),
+        _draw_distinct(rng, n_pairs - within, apart, n * (n - 1) // 2 - all_within),
     )
     return np.sort(np.concatenate(parts))
 
@@ -184,11 +195,11 @@ def _keys(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64], n: int) -> npt.NDA
     return keys
 
 
-def _drawn(rng: np.random.Generator, wanted: int, draw: Any, most: int) -> npt.NDArray[np.int64]:
-    """So many different keys of those drawn at random."""
-    if wanted > most:
-        raise ValueError(f"there are only {most:,} such pairs, and {wanted:,} are wanted")
-    found = np.zeros(0, np.int64)
-    while len(found) < wanted:
-        found = np.union1d(found, draw(2 * (wanted - len(found)) + 16))
-    return rng.permutation(found)[:wanted]
+def _draw_distinct(rng: np.random.Generator, n_keys: int, draw: Any, most: int) -> npt.NDArray[np.int64]:
+    """Draw distinct keys by rejection sampling."""
+    if n_keys > most:
+        raise ValueError(f"{n_keys:,} pairs were requested, but there are only {most:,} of this kind")
+    keys = np.zeros(0, np.int64)
+    while len(keys) < n_keys:
+        keys = np.union1d(keys, draw(2 * (n_keys - len(keys)) + 16))
+    return rng.permutation(keys)[:n_keys]

@@ -1,4 +1,4 @@
-"""The table of same or different: who said of which two items that they are the same."""
+"""Table of same-or-different answers about pairs of items."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from manyhands.errors import argument
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Words for the two answers, in small letters.
+#: Words for the two answers, in lower case.
 SAME = ("same", "yes", "y", "true", "t", "match", "equal", "1")
 DIFFERENT = ("different", "no", "n", "false", "f", "mismatch", "unequal", "0")
 
@@ -32,11 +32,11 @@ DIFFERENT = ("different", "no", "n", "false", "f", "mismatch", "unequal", "0")
 class Similarities(ItemRecords):
     """An immutable, sparse table of (left, right, worker, same) rows: a worker on whether two items are the same.
 
-    Made by one of the constructors below or by :func:`manyhands.read` with ``kind="clustering"``. The two items of a
-    row are a pair without order, so that ``(a, b)`` and ``(b, a)`` are one pair and any item may stand on either side;
-    an item beside itself is refused. Only pairs that somebody was asked about take room.
+    Build it with :meth:`from_frame` or :meth:`from_arrays`, or read a file with :func:`manyhands.read` and
+    ``kind="clustering"``. Pairs are unordered: ``(a, b)`` and ``(b, a)`` are the same pair. Pairs of an item with
+    itself raise. Only pairs with answers are stored.
 
-    Memory: 5 bytes an answer (8 more with weights) and 12 a pair, besides the names.
+    Memory: 5 bytes per answer (8 more with weights) and 12 per pair, plus names.
 
     Examples
     --------
@@ -82,21 +82,26 @@ class Similarities(ItemRecords):
 
         Parameters
         ----------
-        frame
-            The log, one row an answer. Anything with the Arrow PyCapsule interface will do.
-        left, right
-            Column names of the two items; which is left does not matter. Well known are ``left``, ``right`` and
-            ``item_a``, ``item_b`` and their like.
-        worker
-            Column name, as for :meth:`Annotations.from_frame`.
-        same
-            Column name of the answers: true or false, 1 or 0, or one of the words same, yes, true, match, equal and
-            different, no, false, mismatch, unequal, in small or capital letters. Anything else is refused.
+        frame : DataFrame, Arrow table or mapping of columns
+            The log, one row per answer. Any object with the Arrow PyCapsule interface works.
+        left, right : str, optional
+            Columns of the two items, in any order. Well-known names include ``left``, ``right``, ``item_a`` and
+            ``item_b``.
+        worker : str, optional
+            Column of worker ids, as for :meth:`Annotations.from_frame`.
+        same : str, optional
+            Column of answers: booleans, 1 or 0, or one of the words same, yes, true, match, equal and different, no,
+            false, mismatch, unequal, in any case. Other values raise.
         weight, repeats, missing
-            As for :meth:`Annotations.from_frame`; a repeat is a worker's second answer about the same two items.
+            As for :meth:`Annotations.from_frame`. A repeat is a second answer of a worker about the same pair.
+
+        Returns
+        -------
+        Similarities
+            The table.
         """
-        given = {"left": left, "right": right, "worker": worker, "same": same}
-        return cls._of_frame(frame, given, {"weight": weight}, repeats=repeats, missing=missing)
+        columns = {"left": left, "right": right, "worker": worker, "same": same}
+        return cls._of_frame(frame, columns, {"weight": weight}, repeats=repeats, missing=missing)
 
     @classmethod
     def from_arrays(
@@ -110,7 +115,7 @@ class Similarities(ItemRecords):
         repeats: Repeats = "keep",
         missing: Missing = "drop",
     ) -> Self:
-        """Build a table from columns of equal length; parameters are those of :meth:`from_frame`."""
+        """Build a table from columns of equal length; for the parameters, see :meth:`from_frame`."""
         columns = {"left": left, "right": right, "workers": workers, "same": same, "weights": weights}
         return cls._of_arrays({"repeats": repeats, "missing": missing}, **columns)
 
@@ -127,17 +132,17 @@ class Similarities(ItemRecords):
         table = checks.made_table(pairs, worker_codes, answers, weights, len(ends_low), len(worker_names), 2, policy)
         made = cls(table, items, worker_names, ends_low, ends_high)
         if repeats == "error":
-            made._refuse_repeats()
-        return made
+            similarities._check_repeats()
+        return similarities
 
-    def _refuse_repeats(self) -> None:
+    def _check_repeats(self) -> None:
         first = self._table.first_repeat()
         if first is not None:
             pair, worker = first
             names = [self.items[[codes[pair]]].tolist()[0] for codes in (self._left, self._right)]
             raise ValueError(
                 f"worker {self.workers[[worker]].tolist()[0]!r} answered more than once about {names[0]!r} and "
-                f"{names[1]!r} ({self._table.n_repeats():,} such rows); choose {argument('repeats', 'keep')}, "
+                f"{names[1]!r} ({self._table.n_repeats():,} such rows); pass {argument('repeats', 'keep')}, "
                 "'first' or 'last'"
             )
 
@@ -145,37 +150,37 @@ class Similarities(ItemRecords):
 
     @property
     def table(self) -> _core.Table:
-        """The compiled table of codes, whose tasks are the pairs: frozen, and what kernels take."""
+        """Compiled table of codes with pairs as tasks (read-only), as passed to the kernels."""
         return self._table
 
     @property
     def n_pairs(self) -> int:
-        """Number of pairs that somebody was asked about."""
+        """Number of pairs with answers."""
         return len(self._left)
 
     @property
     def labels_per_pair(self) -> npt.NDArray[np.int64]:
-        """Number of answers about each pair, (n_pairs,)."""
+        """Number of answers per pair, shape (n_pairs,)."""
         offsets = self._table.offsets().astype(np.int64)
         return offsets[1:] - offsets[:-1]
 
     def pairs(self) -> tuple[Codes, Codes]:
-        """Codes of the two items of each pair, the lower first: fresh arrays of length n_pairs."""
+        """Return the item codes of each pair, lower code first, as new arrays of length n_pairs."""
         return self._left.copy(), self._right.copy()
 
     def codes(self) -> tuple[Codes, Codes, npt.NDArray[np.uint16]]:
-        """Pair, worker and answer (1 for same) of every row, in pair order: fresh arrays."""
+        """Return pair, worker and answer (1 for same) of every row in pair order, as new arrays."""
         return self._table.columns()
 
     def to_frame(self) -> pa.Table:
         """Return the answers as an Arrow table: left, right, worker, same, and weight if there are weights."""
-        pairs, workers, said = self._table.columns()
+        pairs, workers, same = self._table.columns()
         names = self._items.arrow()
         columns = {
             "left": arrow.take(names, self._left[pairs]),
             "right": arrow.take(names, self._right[pairs]),
             "worker": arrow.take(self._workers.arrow(), workers),
-            "same": said.astype(np.bool_),
+            "same": same.astype(np.bool_),
         }
         return arrow.table(columns if self.weights is None else columns | {"weight": self.weights})
 
@@ -211,13 +216,18 @@ class Similarities(ItemRecords):
     def select(self, *, items: Iterable[Any] | None = None, workers: Iterable[Any] | None = None) -> Self:
         """Return the answers about pairs of some items, by some workers, or both.
 
-        Items and workers without an answer left are no longer part of the table. O(answers).
+        Items and workers without answers are dropped. O(answers).
 
         Parameters
         ----------
-        items, workers
-            Names to keep, or a boolean mask aligned with :attr:`items` or :attr:`workers`. A pair is kept where both
-            of its items are.
+        items, workers : iterable of names or boolean mask, optional
+            Names to keep; all by default. A mask is aligned with :attr:`items` or :attr:`workers`. A pair is kept if
+            both items are.
+
+        Returns
+        -------
+        Similarities
+            The selected answers.
 
         Examples
         --------
@@ -232,15 +242,15 @@ class Similarities(ItemRecords):
         return self._kept((item_keep[self._left] & item_keep[self._right])[pairs] & worker_keep[worker_codes])
 
     def _kept(self, keep: npt.NDArray[np.bool_]) -> Self:
-        """The answers that are marked."""
+        """Return the rows where the mask is True."""
         if not keep.any():
-            raise ValueError("no annotation is left: the selected items and workers have none in common")
-        kept = self._table.keep(keep)
-        asked = np.diff(kept.offsets().astype(np.int64)) > 0
-        ends, items, _ = compact(np.concatenate([self._left[asked], self._right[asked]]), self._items)
-        workers = self._workers.take(np.flatnonzero(kept.worker_counts()))
+            raise ValueError("no annotation is left: the selected items and workers share no answers")
+        kept_table = self._table.keep(keep)
+        has_answers = np.diff(kept_table.offsets().astype(np.int64)) > 0
+        ends, items, _ = compact(np.concatenate([self._left[has_answers], self._right[has_answers]]), self._items)
+        workers = self._workers.take(np.flatnonzero(kept_table.worker_counts()))
         left, right = np.split(ends, 2)
-        return type(self)(kept.compacted(), items, workers, left, right)
+        return type(self)(kept_table.compacted(), items, workers, left, right)
 
     # ------------------------------------------------------------------------------------------- persistence
 
@@ -264,7 +274,7 @@ class Similarities(ItemRecords):
 
 
 def _answers(column: Column) -> npt.NDArray[np.uint16]:
-    """1 for same and 0 for different, whatever words a column has for them."""
+    """Return 1 for same and 0 for different, from any of the accepted words."""
     codes, names = column.encode()
     meaning = np.zeros(len(names), np.uint16)
     for place, value in enumerate(names.values.tolist()):
@@ -273,15 +283,15 @@ def _answers(column: Column) -> npt.NDArray[np.uint16]:
         if word not in SAME + DIFFERENT:
             row = int(np.argmax(codes == place))
             raise ValueError(
-                f"{column.what} holds {value!r} at row {row}, which says neither same nor different: "
-                f"use true and false, 1 and 0, or words such as {', '.join(SAME[:3])} and {', '.join(DIFFERENT[:3])}"
+                f"{column.what} contains {value!r} at row {row}, which is neither same nor different: "
+                f"use booleans, 1 and 0, or words such as {', '.join(SAME[:3])} and {', '.join(DIFFERENT[:3])}"
             )
         meaning[place] = word in SAME
     return meaning[codes]
 
 
 def _pairs_of(low: Codes, high: Codes, n_items: int) -> tuple[Codes, Codes, Codes]:
-    """The pair of each row by its code, and the items of each pair."""
+    """Return the pair code of each row, and the item codes of each pair."""
     keys, codes = np.unique(low.astype(np.uint64) * np.uint64(n_items) + high, return_inverse=True)
     low_ends, high_ends = np.divmod(keys, np.uint64(n_items))
     return codes.astype(np.uint32), low_ends.astype(np.uint32), high_ends.astype(np.uint32)

@@ -1,4 +1,4 @@
-"""Aggregators of masks: which pixels of an image are of which class."""
+"""Aggregators for segmentation masks."""
 
 from manyhands.masks.shapes import ShapeCrowd
 from manyhands.masks.staple import STAPLE

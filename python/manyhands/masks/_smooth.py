@@ -1,4 +1,4 @@
-"""Pixels that take after their neighbours, where workers do not settle it: disputed pixels as linked tasks."""
+"""Potts smoothing of disputed pixels: neighboring pixels tend to have the same class."""
 
 from __future__ import annotations
 
@@ -13,90 +13,92 @@ from manyhands import _core
 from manyhands._base.estimator import Array
 from manyhands.categorical._linked import Graph, likeliest_strength
 from manyhands.masks.base import Ints, MaskFit, packed_runs
-from manyhands.masks.runs import MOST_CLASSES, Runs, filled, runs_of
+from manyhands.masks.runs import MOST_CLASSES, Runs, runs_of, to_array
 from manyhands.masks.table import Masks
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The disputed pixels of an image, their neighbours among themselves, and those that are settled."""
+    """Disputed pixels of an image, links between them, and their undisputed neighbors."""
 
     disputed: npt.NDArray[np.bool_]
     graph: Graph
-    #: Settled neighbours of each disputed pixel, by class, (pixels, classes); beyond the image is background.
-    settled: Array
+    #: Undisputed neighbors of each disputed pixel, by class, (pixels, classes); outside the image is background.
+    undisputed: Array
     chances: Array
 
     @classmethod
     def of(cls, chances: Array, disputed: npt.NDArray[np.bool_]) -> Grid:
-        """Lay out chances of classes, (*shape, classes), in an image."""
+        """Build from class probabilities, (*shape, classes), of an image."""
         n, k = int(disputed.sum()), chances.shape[-1]
         place = np.full(disputed.shape, -1)
         place[disputed] = np.arange(n)
         classes = np.pad(chances.argmax(axis=-1), 1)
         place = np.pad(place, 1, constant_values=-1)
-        settled, first, second = np.zeros((n, k)), [], []
+        undisputed, first, second = np.zeros((n, k)), [], []
         for axis in range(place.ndim):
             behind: list[Any] = [slice(None)] * place.ndim
             ahead: list[Any] = [slice(None)] * place.ndim
             behind[axis], ahead[axis] = slice(None, -1), slice(1, None)
             a, b = place[tuple(behind)], place[tuple(ahead)]
-            both = (a >= 0) & (b >= 0)
-            first.append(a[both])
-            second.append(b[both])
+            linked = (a >= 0) & (b >= 0)
+            first.append(a[linked])
+            second.append(b[linked])
             for one, other, to in ((a, b, classes[tuple(ahead)]), (b, a, classes[tuple(behind)])):
                 edge = (one >= 0) & (other < 0)
-                np.add.at(settled, (one[edge], to[edge]), 1.0)
-        return cls(disputed, Graph.of(np.concatenate(first), np.concatenate(second), n), settled, chances[disputed])
+                np.add.at(undisputed, (one[edge], to[edge]), 1.0)
+        return cls(disputed, Graph.of(np.concatenate(first), np.concatenate(second), n), undisputed, chances[disputed])
 
     def near(self) -> Array:
-        """Expected neighbours of each class of the disputed pixels."""
-        near: Array = self.graph.sums(self.chances) + self.settled
+        """Expected number of neighbors of each class, per disputed pixel."""
+        near: Array = self.graph.sums(self.chances) + self.undisputed
         return near
 
-    def smoothed(self, strength: float) -> Array:
-        """Chances of classes of the disputed pixels under links of a strength."""
-        return self.graph.beliefs(np.log(np.maximum(self.chances, 1e-12)) + strength * self.settled, strength)
+    def smooth_disputed(self, strength: float) -> Array:
+        """Class probabilities of the disputed pixels for a given coupling."""
+        return self.graph.beliefs(np.log(np.maximum(self.chances, 1e-12)) + strength * self.undisputed, strength)
 
 
-def smoothed(votes: Masks, fit: MaskFit, chances: Array, classes: Ints, strength: float | None) -> MaskFit:
-    """A result whose disputed pixels take after their neighbours, by the chances of classes in each column of pixels.
+def smooth_disputed(votes: Masks, fit: MaskFit, chances: Array, classes: Ints, strength: float | None) -> MaskFit:
+    """Smooth the disputed pixels of a result, given class probabilities per pixel column.
 
-    None learns the strength. Images are laid out one at a time.
+    If `strength` is None, the coupling is estimated. Images are processed one at a time.
     """
-    folded = _core.mask_columns(packed_runs(votes))
+    columns = _core.mask_columns(packed_runs(votes))
     disputed = np.flatnonzero(fit.disputed > 0).tolist()
 
     def grids() -> Iterator[Grid]:
-        return (_grid(votes, folded, chances, task) for task in disputed)
+        return (_grid(votes, columns, chances, task) for task in disputed)
 
     if strength is None:
-        strength = learnt_strength(grids())
+        strength = estimate_coupling(grids())
     if not strength:
         return fit
     runs, confidence = [fit.runs.one(task) for task in range(votes.n_tasks)], fit.confidence.copy()
     for task, grid in zip(disputed, grids(), strict=True):
-        found = grid.smoothed(float(strength))
-        pixels = filled(runs[task], tuple(votes.shapes[task].tolist()), MOST_CLASSES)
-        pixels[grid.disputed] = classes[found.argmax(axis=1)]
+        probabilities = grid.smooth_disputed(float(strength))
+        pixels = to_array(runs[task], tuple(votes.shapes[task].tolist()), MOST_CLASSES)
+        pixels[grid.disputed] = classes[probabilities.argmax(axis=1)]
         runs[task] = runs_of(pixels, "a mask")
-        confidence[task] = min(float(found.max(axis=1).mean()), 1.0)
+        confidence[task] = min(float(probabilities.max(axis=1).mean()), 1.0)
     return replace(fit, runs=Runs.joined(runs), confidence=confidence)
 
 
-def _grid(votes: Masks, folded: _core._Columns, chances: Array, task: int) -> Grid:
-    """The disputed pixels of an image, side by side."""
-    stretches = slice(*folded["stretch_starts"][task : task + 2])
-    columns = slice(*folded["column_starts"][task : task + 2])
+def _grid(votes: Masks, columns_of_pixels: _core._Columns, chances: Array, task: int) -> Grid:
+    """Return the disputed pixels of one image."""
+    stretches = slice(*columns_of_pixels["stretch_starts"][task : task + 2])
+    columns = slice(*columns_of_pixels["column_starts"][task : task + 2])
     shape = votes.shapes[task].tolist()
-    at = np.repeat(folded["columns"][stretches], np.diff(folded["ends"][stretches], prepend=0)).reshape(shape)
-    # Only classes that somebody gave a pixel have a chance.
+    at = np.repeat(
+        columns_of_pixels["columns"][stretches], np.diff(columns_of_pixels["ends"][stretches], prepend=0)
+    ).reshape(shape)
+    # Only classes that a worker gave to a pixel have positive probability.
     each = chances[columns]
     return Grid.of(each[at], ((each > 0).sum(axis=1) > 1)[at])
 
 
-def learnt_strength(grids: Iterable[Grid]) -> float:
-    """How strongly neighbours take after one another in all images together; never that they differ."""
+def estimate_coupling(grids: Iterable[Grid]) -> float:
+    """Estimate the coupling of neighboring pixels from all images; never negative."""
     pairs = [(grid.near(), grid.chances) for grid in grids]
     if not pairs:
         return 0.0

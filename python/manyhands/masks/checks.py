@@ -1,4 +1,4 @@
-"""What every aggregator of masks is held to, beyond what all estimators are."""
+"""Checks that every mask aggregator must pass, in addition to those of all estimators."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from manyhands.testing.subject import Subject, TaskLog
 
 
 class MaskLog(TaskLog):
-    """Made-up masks."""
+    """A simulated log of masks."""
 
     table = mh.Masks
 
 
 @cache
-def drawn(n_tasks: int, size: int, careless: int, margin: int = 0) -> MaskLog:
-    """A crowd of nine and more."""
+def simulated(n_tasks: int, size: int, careless: int, margin: int = 0) -> MaskLog:
+    """Simulate a log of nine or more workers."""
     masks = mh.simulate(n_tasks, size=size, careless=careless, seed=n_tasks, kind="masks").log
     tasks, workers, _ = masks.table.columns()
     arrays = [np.pad(masks.mask(row), margin) for row in range(len(masks))]
     return MaskLog(tasks.astype(np.int64), workers.astype(np.int64), arrays)
 
 
-def odd_logs() -> dict[str, MaskLog]:
-    """Logs at the edges of what a log can be."""
+def edge_cases() -> dict[str, MaskLog]:
+    """Logs with edge cases."""
     one, same, three = np.zeros(1, np.int64), np.zeros(3, np.int64), np.arange(3)
     nothing, all_ = np.zeros((3, 3), np.int64), np.ones((3, 3), np.int64)
     return {
@@ -51,54 +51,54 @@ class MaskSubject(Subject):
     @property
     def standard(self) -> MaskLog:
         """Six small images."""
-        return drawn(6, 16, 1)
+        return simulated(6, 16, 1)
 
     @property
     def other(self) -> MaskLog:
-        """Fewer, of another size, by more workers."""
-        return drawn(4, 12, 3)
+        """A log with fewer images, another size and more workers."""
+        return simulated(4, 12, 3)
 
     @property
     def large(self) -> MaskLog:
-        """More and larger images."""
-        return drawn(20, 48, 1)
+        """A log with more and larger images."""
+        return simulated(20, 48, 1)
 
 
 def _assert_same_masks(one: Any, other: Any, what: str) -> None:
-    """Masks of two models, pixel by pixel."""
+    """Compare the masks of two models pixel by pixel."""
     for a, b in zip(one, other, strict=True):
         np.testing.assert_array_equal(a, b, err_msg=what)
 
 
 def check_sound(subject: MaskSubject) -> None:
-    """One mask of the right shape a task, confidences between 0 and 1, whatever the log."""
-    for name, log in {"an ordinary log": subject.standard, **odd_logs()}.items():
+    """Each task has one mask of the right shape, and confidences are in [0, 1], including edge cases."""
+    for name, log in {"an ordinary log": subject.standard, **edge_cases()}.items():
         votes, model = log.votes(), subject.fitted(log)
         shapes = [mask.shape for mask in model.masks_]
         require(shapes == [tuple(shape) for shape in votes.shapes.tolist()], f"{name}: masks have shapes {shapes}")
         for numbers in (model.confidence_, model.disputed_):
-            require(((numbers >= 0) & (numbers <= 1)).all(), f"{name}: a share is not between 0 and 1")
+            require(((numbers >= 0) & (numbers <= 1)).all(), f"{name}: confidence_ or disputed_ is outside [0, 1]")
         for column in model.workers_frame().columns[1:]:
             values = column.to_numpy()
             sound = np.isfinite(values).all() or np.isnan(values).all()
-            require(sound, f"{name}: what is known of workers is not finite")
+            require(sound, f"{name}: workers_frame contains non-finite values")
 
 
 def check_agreement(subject: MaskSubject) -> None:
-    """Masks that are all empty, or all the same, are the answer."""
+    """Unanimous masks, including empty ones, are kept."""
     for name in ("all empty", "full agreement", "one worker"):
-        log = odd_logs()[name]
+        log = edge_cases()[name]
         model = subject.fitted(log)
-        require(not model.disputed_.any() and (model.confidence_ == 1).all(), f"{name}: something is disputed")
+        require(not model.disputed_.any() and (model.confidence_ == 1).all(), f"{name}: unanimous pixels are disputed")
         first = [log.answers[int(np.flatnonzero(log.tasks == task)[0])] > 0 for task in range(len(model.tasks_))]
-        _assert_same_masks(model.masks_, first, f"{name}: not kept")
+        _assert_same_masks(model.masks_, first, f"{name}: unanimous mask is changed")
 
 
 def check_padding(subject: MaskSubject) -> None:
-    """Empty margins change no score and no mask."""
-    before, after = subject.fitted(drawn(6, 16, 1)), subject.fitted(drawn(6, 16, 1, margin=5))
+    """Empty margins do not change scores and masks."""
+    before, after = subject.fitted(simulated(6, 16, 1)), subject.fitted(simulated(6, 16, 1, margin=5))
     _assert_same_masks([mask[5:-5, 5:-5] for mask in after.masks_], before.masks_, "masks_ depend on margins")
-    assert_same_frames(after.workers_frame(), before.workers_frame(), "margins: scores of workers")
+    assert_same_frames(after.workers_frame(), before.workers_frame(), "scores of workers depend on margins")
     np.testing.assert_array_equal(after.confidence_, before.confidence_)
 
 

@@ -1,4 +1,4 @@
-"""Masks against true ones."""
+"""Overlap of masks with true masks."""
 
 from __future__ import annotations
 
@@ -12,15 +12,20 @@ from manyhands.masks.table import Masks
 
 
 def mask_iou(masks: Iterable[Any], truth: Iterable[Any]) -> float:
-    """Mean, over images, of the share of pixels in both masks among those in either.
+    """Return the mean intersection over union of masks and true masks.
 
-    Two empty masks are the same: 1. Where masks have classes, an image's figure is the mean over the classes that occur
-    in either, background aside.
+    Two empty masks have the value 1. With several classes, the value of an image is the mean over the non-background
+    classes that occur in either mask.
 
     Parameters
     ----------
-    masks, truth
-        Arrays of one shape each, pair by pair: booleans, or classes with 0 for background.
+    masks, truth : iterable of array-like
+        Masks in the same order, with equal shapes: booleans, or classes with 0 for background.
+
+    Returns
+    -------
+    float
+        Between 0 and 1.
 
     Examples
     --------
@@ -32,14 +37,19 @@ def mask_iou(masks: Iterable[Any], truth: Iterable[Any]) -> float:
 
 
 def mask_dice(masks: Iterable[Any], truth: Iterable[Any]) -> float:
-    """Mean, over images, of Dice's coefficient: twice the pixels in both masks over the sum of their sizes.
+    """Return the mean Dice coefficient of masks and true masks.
 
-    Empty masks and classes are as for :func:`mask_iou`.
+    Empty masks and several classes are treated as in :func:`mask_iou`.
 
     Parameters
     ----------
-    masks, truth
-        Arrays of one shape each, pair by pair: booleans, or classes with 0 for background.
+    masks, truth : iterable of array-like
+        Masks in the same order, with equal shapes: booleans, or classes with 0 for background.
+
+    Returns
+    -------
+    float
+        Between 0 and 1.
 
     Examples
     --------
@@ -51,14 +61,14 @@ def mask_dice(masks: Iterable[Any], truth: Iterable[Any]) -> float:
 
 
 def _mean_overlap(masks: Iterable[Any], truth: Iterable[Any], measure: Callable[[float, float, float], float]) -> float:
-    """Mean over images, and over the classes of each, of a measure of the pixels in both, in one and in the other."""
+    """Mean over images, and over the classes of each image, of an overlap measure."""
     pairs = [(np.asarray(a), np.asarray(b)) for a, b in zip(masks, truth, strict=True)]
     if not pairs:
-        raise ValueError("there is no mask to compare")
-    found = []
+        raise ValueError("masks is empty: there is nothing to compare")
+    overlaps = []
     for place, (one, other) in enumerate(pairs):
         if one.shape != other.shape:
-            raise ValueError(f"masks at place {place} have shapes {one.shape} and {other.shape}")
+            raise ValueError(f"masks and truth at index {place} have different shapes: {one.shape} and {other.shape}")
         classes = np.setdiff1d(np.union1d(one, other), [0])
         parts = [(one == c, other == c) for c in classes]
         each = [float(measure((a & b).sum(), a.sum(), b.sum())) for a, b in parts]

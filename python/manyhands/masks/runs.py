@@ -1,4 +1,4 @@
-"""Masks in few numbers: runs of equal pixels, from arrays, run-lengths of COCO, and polygons."""
+"""Run-length representation of masks, and conversion from arrays, COCO run-lengths and polygons."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from manyhands import _core
 from manyhands._base.fitted import codes, offsets
 
 Ints = npt.NDArray[np.int64]
-#: Most classes of a mask, background included.
+#: Maximum number of classes of a mask, including background.
 MOST_CLASSES = 1 << 16
-#: Points beyond are of no image.
+#: Maximum absolute coordinate of a polygon.
 _FARTHEST = 1e9
 
 
-#: Begins, ends and classes of the runs of one mask.
+#: Start, end and class of the runs of one mask.
 OneMask = tuple[Ints, Ints, Ints]
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
-    """A mask that was read already: its runs, and the shape of its image."""
+class ParsedMask:
+    """A parsed mask: its runs and the shape of its image."""
 
     runs: OneMask
     shape: tuple[int, ...]
@@ -35,9 +35,9 @@ class Drawn:
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """Masks on end: mask i has the runs `starts[i]` to `starts[i + 1]` of pixels in row order that are of a class.
+    """Concatenated masks: mask i has the runs `starts[i]` to `starts[i + 1]`, of pixels in row-major order.
 
-    Background, class 0, has no runs; runs are in order and do not overlap.
+    Background (class 0) has no runs. Runs are sorted and do not overlap.
     """
 
     starts: Ints = field(metadata=offsets("N"))
@@ -47,7 +47,7 @@ class Runs:
 
     @classmethod
     def joined(cls, parts: list[OneMask]) -> Runs:
-        """Masks one after the other."""
+        """Concatenate masks."""
         starts = np.concatenate([[0], np.cumsum([len(part[0]) for part in parts])]).astype(np.int64)
         begins, ends, classes = (
             np.concatenate([np.zeros(0, np.int64), *column]) for column in zip(*parts, strict=True)
@@ -58,45 +58,45 @@ class Runs:
         return len(self.starts) - 1
 
     def one(self, mask: int) -> OneMask:
-        """Begins, ends and classes of a mask's runs."""
+        """Return start, end and class of the runs of a mask."""
         part = slice(self.starts[mask], self.starts[mask + 1])
         return self.begins[part], self.ends[part], self.classes[part]
 
     def take(self, masks: Ints) -> Runs:
-        """Some of the masks, in another order."""
+        """Return a selection of masks, in the given order."""
         if len(masks) == len(self) and np.array_equal(masks, np.arange(len(self))):
             return self
         return Runs.joined([self.one(mask) for mask in masks.tolist()])
 
     def sizes(self) -> Ints:
-        """Pixels of each mask that are not background."""
+        """Number of non-background pixels of each mask."""
         total = np.concatenate([[0], np.cumsum(self.ends - self.begins)])
         sizes: Ints = total[self.starts[1:]] - total[self.starts[:-1]]
         return sizes
 
 
 def runs_of(pixels: npt.NDArray[Any], what: str) -> OneMask:
-    """Runs of an array of classes."""
+    """Return the runs of an array of classes."""
     if pixels.dtype.kind == "f":
-        odd = ~(np.isfinite(pixels) & (pixels == np.floor(pixels)))
-        if odd.any():
-            at = tuple(int(i) for i in np.argwhere(odd)[0])
-            raise ValueError(f"{what} holds {pixels[at]} at {at}; pixels are classes: 0 for background, 1, 2, …")
+        invalid = ~(np.isfinite(pixels) & (pixels == np.floor(pixels)))
+        if invalid.any():
+            at = tuple(int(i) for i in np.argwhere(invalid)[0])
+            raise ValueError(f"{what} contains {pixels[at]} at {at}; pixels must be classes: 0 for background, 1, 2, …")
     elif pixels.dtype.kind not in "biu":
-        raise TypeError(f"{what} is an array of {pixels.dtype}; pixels are booleans or whole numbers")
+        raise TypeError(f"{what} is an array of {pixels.dtype}; pixels must be booleans or integers")
     if pixels.dtype == np.bool_:
         pixels = pixels.view(np.uint8)
     elif pixels.dtype not in (np.uint8, np.uint16):
         if pixels.size and not (pixels.min() >= 0 and int(pixels.max()) < MOST_CLASSES):
             raise ValueError(
-                f"{what} holds classes from {pixels.min()} to {pixels.max()}; they go from 0 to {MOST_CLASSES - 1}"
+                f"{what} contains classes from {pixels.min()} to {pixels.max()}; allowed: 0 to {MOST_CLASSES - 1}"
             )
         pixels = pixels.astype(np.uint16)
     return _core.mask_runs(np.ascontiguousarray(pixels))
 
 
-def filled(runs: OneMask, shape: tuple[int, ...], n_classes: int) -> npt.NDArray[Any]:
-    """The array that runs stand for: of booleans where there are two classes."""
+def to_array(runs: OneMask, shape: tuple[int, ...], n_classes: int) -> npt.NDArray[Any]:
+    """Return the array of a mask; boolean if there are two classes."""
     size = math.prod(shape)
     if n_classes == 2:
         return _core.mask_bytes(runs, size).view(np.bool_).reshape(shape)
@@ -107,7 +107,7 @@ def filled(runs: OneMask, shape: tuple[int, ...], n_classes: int) -> npt.NDArray
 
 
 def to_rle(runs: OneMask, shape: tuple[int, ...]) -> dict[str, Any]:
-    """Run-lengths as COCO has them, uncompressed: columns first, background first; classes as ``values`` if several."""
+    """Return an uncompressed COCO run-length encoding (column-major); several classes are stored as ``values``."""
     lengths, values = _core.coco_lengths(runs, list(shape))
     counts = lengths.tolist()
     if values.max(initial=0) <= 1:
@@ -115,17 +115,19 @@ def to_rle(runs: OneMask, shape: tuple[int, ...]) -> dict[str, Any]:
     return {"size": list(shape), "counts": counts, "values": values.tolist()}
 
 
-def from_rle(given: Any, what: str) -> Drawn:
-    """The mask of run-lengths as COCO has them: a mapping with ``size`` and ``counts``, or that as JSON text."""
-    if isinstance(given, str | bytes):
+def from_rle(encoding: Any, what: str) -> ParsedMask:
+    """Parse a COCO run-length encoding: a mapping with ``size`` and ``counts``, or its JSON text."""
+    if isinstance(encoding, str | bytes):
         try:
-            given = json.loads(given)
+            encoding = json.loads(encoding)
         except ValueError:
-            raise ValueError(f"{what} is text that is no JSON; run-lengths are {{'size': …, 'counts': …}}") from None
-    if not isinstance(given, Mapping) or not {"size", "counts"} <= set(given):
-        raise TypeError(f"{what} must be run-lengths with size and counts, not {str(given)[:60]!r}")
-    shape = _whole(given["size"], f"{what} has a size", 1, 1 << 40)
-    counts = given["counts"]
+            raise ValueError(
+                f"{what} is not valid JSON; run-lengths have the form {{'size': …, 'counts': …}}"
+            ) from None
+    if not isinstance(encoding, Mapping) or not {"size", "counts"} <= set(encoding):
+        raise TypeError(f"{what} must be run-lengths with size and counts, not {str(encoding)[:60]!r}")
+    shape = _whole(encoding["size"], f"{what}: size", 1, 1 << 40)
+    counts = encoding["counts"]
     if isinstance(counts, str | bytes):
         text = counts.encode() if isinstance(counts, str) else counts
         try:
@@ -133,73 +135,73 @@ def from_rle(given: Any, what: str) -> Drawn:
         except ValueError as error:
             raise ValueError(f"{what}: {error}") from None
     else:
-        lengths = _whole(counts, f"{what} has counts", 0, 1 << 40)
+        lengths = _whole(counts, f"{what}: counts", 0, 1 << 40)
     values = np.arange(len(lengths)) % 2
-    if given.get("values") is not None:
-        values = _whole(given["values"], f"{what} has values", 0, MOST_CLASSES - 1)
+    if encoding.get("values") is not None:
+        values = _whole(encoding["values"], f"{what}: values", 0, MOST_CLASSES - 1)
     size = math.prod(shape.tolist())
     if (lengths < 0).any() or int(lengths.sum()) != size:
-        raise ValueError(f"{what} has runs of {int(lengths.sum()):,} pixels in all, and a size of {shape.tolist()}")
+        raise ValueError(f"{what} has runs of {int(lengths.sum()):,} pixels in total, but size {shape.tolist()}")
     if len(values) != len(lengths):
-        raise ValueError(f"{what} has {len(values)} values for {len(lengths)} counts; give one each")
-    return Drawn(_core.coco_runs(lengths, values.astype(np.uint16), shape.tolist()), tuple(shape.tolist()))
+        raise ValueError(f"{what} has {len(values)} values, but {len(lengths)} counts; pass one value per count")
+    return ParsedMask(_core.coco_runs(lengths, values.astype(np.uint16), shape.tolist()), tuple(shape.tolist()))
 
 
-def _whole(given: Any, what: str, least: int, most: int) -> Ints:
-    """A list of whole numbers within bounds."""
+def _whole(values: Any, what: str, least: int, most: int) -> Ints:
+    """Return a list of integers within bounds."""
     try:
-        found = np.asarray(given)
+        array = np.asarray(values)
     except ValueError:
-        found = np.zeros((0, 0))
-    if found.size == 0 and found.ndim == 1:
+        array = np.zeros((0, 0))
+    if array.size == 0 and array.ndim == 1:
         return np.zeros(0, np.int64)
-    if found.ndim != 1 or found.dtype.kind not in "iu" or found.min() < least or found.max() > most:
-        raise ValueError(f"{what} of {str(given)[:60]}; these are whole numbers from {least:,} to {most:,}")
-    return found.astype(np.int64)
+    if array.ndim != 1 or array.dtype.kind not in "iu" or array.min() < least or array.max() > most:
+        raise ValueError(f"{what} is {str(values)[:60]}; it must contain whole numbers from {least:,} to {most:,}")
+    return array.astype(np.int64)
 
 
 # ----------------------------------------------------------------------------------------------------- polygons
 
 
 def checked_size(shape: Any) -> tuple[int, int]:
-    """Height and width of images, or an error."""
+    """Validate and return the height and width of images."""
     size = tuple(shape) if isinstance(shape, Iterable) else ()
     if len(size) != 2 or not all(isinstance(n, int | np.integer) and n > 0 for n in size):
-        raise ValueError(f"shape must be the height and width of the images in pixels, not {shape!r}")
+        raise ValueError(f"shape must be the (height, width) of the images in pixels, not {shape!r}")
     return int(size[0]), int(size[1])
 
 
-def from_polygons(rings: Any, shape: tuple[int, int], what: str) -> Drawn:
-    """The pixels whose centres lie within polygons; a ring within another is a hole. x goes right, y down."""
+def from_polygons(rings: Any, shape: tuple[int, int], what: str) -> ParsedMask:
+    """Return the pixels whose centers lie inside polygons; a nested ring is a hole. x points right, y down."""
     height, width = shape
     if not isinstance(rings, Iterable):
-        raise TypeError(f"{what} is {rings!r}; give a list of polygons")
+        raise TypeError(f"{what} is {rings!r}; pass a list of polygons")
     corners = [_corners(ring, what) for ring in rings]
     starts = np.concatenate([[0], np.cumsum([len(points) for points in corners])]).astype(np.int64)
     points = np.concatenate([np.zeros((0, 2)), *corners])
     if not len(corners):
         nothing = np.zeros(0, np.int64)
-        return Drawn((nothing, nothing, nothing), (height, width))
-    return Drawn(_core.polygon_runs(starts, points, height, width), (height, width))
+        return ParsedMask((nothing, nothing, nothing), (height, width))
+    return ParsedMask(_core.polygon_runs(starts, points, height, width), (height, width))
 
 
 def _corners(ring: Any, what: str) -> npt.NDArray[np.float64]:
-    """Corners of a polygon, (corners, 2), which does not cross itself."""
+    """Return the corners of a simple polygon, (corners, 2)."""
     try:
         points = np.ascontiguousarray(ring, np.float64)
     except (TypeError, ValueError):
-        raise TypeError(f"{what} has a polygon that is not of numbers: {str(ring)[:60]}") from None
+        raise TypeError(f"{what} has a polygon that does not consist of numbers: {str(ring)[:60]}") from None
     if points.size % 2 or points.ndim > 2 or (points.ndim == 2 and points.shape[1] != 2):
         raise ValueError(
-            f"{what} has a polygon of shape {points.shape}; give a list of polygons, each of (x, y) pairs or "
+            f"{what} has a polygon of shape {points.shape}; pass a list of polygons, each as (x, y) pairs or as "
             "x, y, x, y, …"
         )
     points = points.reshape(-1, 2)
     if len(points) < 3 or not (np.abs(points) <= _FARTHEST).all():
         raise ValueError(
-            f"{what} has a polygon of {len(points)} points, or points that are not finite or are beyond a billion; it "
-            "needs three"
+            f"{what} has a polygon of {len(points)} points, or with coordinates that are not finite or exceed a "
+            "billion; at least three points are needed"
         )
     if (crossing := _core.crossing_sides(points)) is not None:
-        raise ValueError(f"{what} has a polygon that crosses itself at its sides {crossing[0]} and {crossing[1]}")
+        raise ValueError(f"{what} has a polygon that intersects itself at sides {crossing[0]} and {crossing[1]}")
     return points

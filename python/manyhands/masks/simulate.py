@@ -1,4 +1,4 @@
-"""Simulated crowds who mark ellipses: a log whose truth is known."""
+"""Simulation of ellipse masks with known truth."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from manyhands.masks.table import Masks
 __all__ = ["MasksSimulation", "simulate"]
 
 Floats = npt.NDArray[np.float64]
-#: By how much each kind of worker stretches an outline, and misses its centre as a share of the image.
+#: Outline scale and center error (relative to the image) of each type of worker.
 _KINDS = {"good": (1.0, 0.01), "loose": (1.2, 0.02), "tight": (0.85, 0.02), "careless": (1.0, 0.15)}
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class MasksSimulation(Simulation):
-    """A simulated log of masks and everything that is hidden behind a real one.
+    """Simulated masks and their true parameters.
 
     Attributes
     ----------
     log : Masks
         The answers of the simulated workers.
     truth : ndarray of shape (n_tasks,)
-        The mask of each task, arrays of booleans, aligned with ``log.tasks``.
+        True mask of each task, as boolean arrays, aligned with ``log.tasks``.
     kinds : ndarray of shape (n_workers,)
         ``"good"``, ``"loose"``, ``"tight"`` or ``"careless"``, aligned with ``log.workers``.
     seed : int
-        What all draws followed from.
+        Random seed.
     """
 
     log: Masks
@@ -56,18 +56,23 @@ def simulate(
     careless: int = 1,
     seed: int = 0,
 ) -> MasksSimulation:
-    """Draw images with an ellipse each, and a crowd that marks it: every worker every image.
+    """Simulate images with one ellipse each, all marked by all workers.
 
     Parameters
     ----------
-    n_tasks
-        Number of images, named 0, 1, ….
-    size
-        Their height and width.
-    good, loose, tight, careless
-        How many workers follow the outline, stay outside of it, stay inside of it, and miss where it is.
-    seed
-        What all draws follow from.
+    n_tasks : int, default 20
+        Number of images, with ids 0, 1, ….
+    size : int, default 64
+        Height and width of the images.
+    good, loose, tight, careless : int, default 4, 3, 2 and 1
+        Number of workers who follow the outline, draw outside of it, draw inside of it, and misplace it.
+    seed : int, default 0
+        Random seed.
+
+    Returns
+    -------
+    MasksSimulation
+        The masks, true masks and types of workers.
 
     Examples
     --------
@@ -82,7 +87,7 @@ def simulate(
         check_number(name, value, least=0, whole=True)
     kinds = [kind for kind, count in counts.items() for _ in range(count)]
     if not kinds:
-        raise ValueError("there is no worker; say how many are good, loose, tight or careless")
+        raise ValueError("there are no workers: increase good, loose, tight or careless")
     rng = np.random.default_rng(seed)
     truth, tasks, workers, arrays = [], [], [], []
     for task in range(n_tasks):
@@ -90,9 +95,9 @@ def simulate(
         truth.append(_ellipse(size, centre, axes, turn))
         for worker, kind in enumerate(kinds):
             stretch, miss = _KINDS[kind]
-            drawn = axes * stretch * np.exp(0.04 * rng.standard_normal() + 0.04 * rng.standard_normal(2))
-            there = centre + miss * rng.standard_normal(2)
-            arrays.append(_ellipse(size, there, drawn, turn + 0.1 * rng.standard_normal()))
+            worker_axes = axes * stretch * np.exp(0.04 * rng.standard_normal() + 0.04 * rng.standard_normal(2))
+            worker_centre = centre + miss * rng.standard_normal(2)
+            arrays.append(_ellipse(size, worker_centre, worker_axes, turn + 0.1 * rng.standard_normal()))
             tasks.append(task)
             workers.append(worker)
     masks = Masks.from_arrays(tasks, workers, arrays)

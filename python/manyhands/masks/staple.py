@@ -1,4 +1,4 @@
-"""Masks by workers whose recall and specificity are learnt over all images."""
+"""STAPLE: pixel votes weighted by worker recall per class."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from manyhands._base.fitted import Fit, numbers
 from manyhands._base.progress import Callback
 from manyhands._base.results import Columns
 from manyhands.categorical._linked import STRONGEST
-from manyhands.masks._smooth import smoothed
-from manyhands.masks.base import MaskAggregator, MaskFit, decided, packed_runs, weights_of
+from manyhands.masks._smooth import smooth_disputed
+from manyhands.masks.base import MaskAggregator, MaskFit, mask_fit_of, packed_runs, weights_of
 from manyhands.masks.table import Masks
 
 if TYPE_CHECKING:
@@ -24,50 +24,50 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class STAPLEFit(MaskFit):
-    """Masks, and how workers do on disputed pixels."""
+    """Estimated masks, and worker rates on disputed pixels."""
 
     recall: Array = field(metadata=numbers("mk"))
     accuracy: Array = field(metadata=numbers("m"))
 
     def marked_recall(self) -> Array:
-        """The mean recall of the classes that are not background."""
+        """Mean recall of the non-background classes."""
         marked: Array = self.recall[:, 1:].mean(axis=1)
         return marked
 
 
 class STAPLE(MaskAggregator):
-    """Pixels by the votes of workers whose recall of each class is learnt from all images together.
+    """STAPLE: votes on disputed pixels, weighted by each worker's recall per class over all images.
 
-    By turns: each disputed pixel gets the class that is most probable given who marked it how, and each worker the
-    rates at which they agree with these classes, over all their images, every image counting the same. Only pixels on
-    which answers differ are looked at, so that neither margins nor easy interiors tell who is good: scores do not
-    depend on how far an image reaches beyond its objects.
+    Use it for thin or scattered structures, where outlines are not informative; for compact objects,
+    :class:`ShapeCrowd` is usually better.
 
     Parameters
     ----------
-    asymmetry
-        How far a worker's recall of one class may depart from their recall over all: 0 for one rate a worker, 1 for a
-        rate for each class, which two workers who err to the same side can capture. Sensitivity and specificity are the
+    asymmetry : float, default 0.25
+        How much the recall of a class may differ from a worker's overall recall: 0 is one rate per worker, 1 a separate
+        rate per class (which two workers with the same tendency can dominate). Sensitivity and specificity are the
         recalls of class 1 and of background.
-    strength
-        Imaginary images of each worker, with the crowd's rate, so that who marked few is judged like the crowd; None
-        learns it from how much workers differ (empirical Bayes).
-    smoothness
-        By how much, as a logarithm, a neighbouring pixel of a class speaks for that class; 0 leaves pixels apart, and
-        None learns it from how often neighbours agree. Pixels of the disputed region are linked as tasks are by
-        :class:`~manyhands.sequences.LinkedDawidSkene`, and to their neighbours outside of it.
-    max_iter, tol
-        Stop after so many passes, or when no recall changes by as much as `tol`.
+    strength : float or None, default None
+        Prior strength of worker rates, as a pseudo-count of images with the average rate. None estimates it (empirical
+        Bayes).
+    smoothness : float or None, default 0.0
+        Coupling of neighboring pixels as log-odds, as in :class:`~manyhands.sequences.LinkedDawidSkene`. 0 treats
+        pixels as independent; None estimates it.
+    max_iter : int, default 300
+        Maximum number of iterations.
+    tol : float, default 1e-4
+        Change of the recalls at which the fit has converged.
 
     Notes
     -----
-    The model of Dawid and Skene and of STAPLE, with parameters shared by images and decisions in place of expectations:
-    neighbouring pixels err together, so that expectations would count one boundary as thousands of witnesses. Classes
-    are equally likely before anybody marked a disputed pixel, and only those that somebody gave it can be its class.
-    Confidences take workers' errors for independent.
+    Time O(runs · answers) per image, plus O(columns · answers) per iteration, where a column is a set of pixels that
+    all workers marked alike. Memory: 2 bytes per column and answer.
 
-    Pixels that all workers marked alike are one column, counted. Time O(runs · answers) an image, and a pass O(columns
-    · answers); memory 2 bytes for each column and answer.
+    Pixel classes and worker rates are updated in turn; every image has the same weight. Only disputed pixels are used,
+    so scores do not depend on margins and easy interiors. The model is that of Dawid and Skene and of STAPLE, with
+    hard decisions instead of expectations: errors of neighboring pixels are correlated, so expectations would count a
+    boundary as thousands of independent observations. The prior is uniform over the classes that a worker gave to the
+    pixel. Confidences assume independent worker errors.
 
     References
     ----------
@@ -107,16 +107,16 @@ class STAPLE(MaskAggregator):
             check_number("smoothness", self.smoothness, least=0, most=STRONGEST)
         check_stopping(self.max_iter, self.tol)
         smooth = self.smoothness != 0
-        # Classes that nobody gave are no way to err.
+        # Classes that do not occur are not possible errors.
         offsets, shapes, starts, begins, ends, classes = packed_runs(votes)
-        given = np.union1d([0], classes)
-        given = np.union1d(given, [1]) if len(given) == 1 else given
-        found = _core.staple(
-            (offsets, shapes, starts, begins, ends, np.searchsorted(given, classes)),
+        used_classes = np.union1d([0], classes)
+        used_classes = np.union1d(used_classes, [1]) if len(used_classes) == 1 else used_classes
+        result = _core.staple(
+            (offsets, shapes, starts, begins, ends, np.searchsorted(used_classes, classes)),
             votes.table.columns()[1].astype(np.uint32),
             weights_of(votes),
             votes.n_workers,
-            len(given),
+            len(used_classes),
             asymmetry=float(self.asymmetry),
             strength=None if self.strength is None else float(self.strength),
             max_iter=self.max_iter,
@@ -124,29 +124,29 @@ class STAPLE(MaskAggregator):
             chances=smooth,
             progress=progress,
         )
-        warn_unless_converged(found["converged"], self)
-        found["classes"] = given[found["classes"]]
-        recall = np.repeat(found["accuracy"][:, None], votes.n_classes, axis=1)
-        recall[:, given] = found["recall"]
-        fit = decided(votes, found, n_iter=found["n_iter"], converged=found["converged"])
-        fit = smoothed(votes, fit, found["chances"], given, self.smoothness) if smooth else fit
-        return STAPLEFit(**vars(fit), recall=recall, accuracy=found["accuracy"])
+        warn_unless_converged(result["converged"], self)
+        result["classes"] = used_classes[result["classes"]]
+        recall = np.repeat(result["accuracy"][:, None], votes.n_classes, axis=1)
+        recall[:, used_classes] = result["recall"]
+        fit = mask_fit_of(votes, result, n_iter=result["n_iter"], converged=result["converged"])
+        fit = smooth_disputed(votes, fit, result["chances"], used_classes, self.smoothness) if smooth else fit
+        return STAPLEFit(**vars(fit), recall=recall, accuracy=result["accuracy"])
 
     # ----------------------------------------------------------------------------------------------- results
 
     @property
     def class_recall_(self) -> Array:
-        """Probability that each worker gives a disputed pixel its class, by class, (n_workers, n_classes)."""
+        """Recall of each worker on disputed pixels, by class, shape (n_workers, n_classes)."""
         return self._fitted().fit_as(STAPLEFit).recall
 
     @property
     def recall_(self) -> Array:
-        """The recall of what is not background, (n_workers,): the mean over classes where there are several."""
+        """Mean recall of the non-background classes, shape (n_workers,)."""
         return self._fitted().fit_as(STAPLEFit).marked_recall()
 
     @property
     def specificity_(self) -> Array:
-        """The recall of background, (n_workers,)."""
+        """Recall of the background, shape (n_workers,)."""
         return self._fitted().fit_as(STAPLEFit).recall[:, 0]
 
     def _skills(self) -> Columns:

@@ -1,4 +1,4 @@
-"""The table of masks: who marked which pixels of which image."""
+"""Table of segmentation masks by task and worker."""
 
 from __future__ import annotations
 
@@ -20,23 +20,34 @@ from manyhands._base.ids import Ids
 from manyhands._base.kind import KindSpec
 from manyhands._base.names import Codes, Names
 from manyhands._base.task_table import Answers, Parsed, Payload
-from manyhands.masks.runs import Drawn, OneMask, Runs, checked_size, filled, from_polygons, from_rle, runs_of, to_rle
+from manyhands.masks.runs import (
+    OneMask,
+    ParsedMask,
+    Runs,
+    checked_size,
+    from_polygons,
+    from_rle,
+    runs_of,
+    to_array,
+    to_rle,
+)
 
-#: What is marked, in images of black and white.
+#: Value of marked pixels in black-and-white images.
 _WHITE = 255
 _NOTHING: OneMask = (np.zeros(0, np.int64),) * 3
 
 
 class Masks(Answers):
-    """An immutable table of (task, worker, mask) rows: which pixels of an image are of which class.
+    """Immutable table of (task, worker, mask) rows: the class of each pixel of an image.
 
-    A mask is an array of booleans or of whole numbers, 0 for background; all masks of a task have one shape. Where all
-    are in black and white, 0 and 255, white is what is marked, with a warning. Masks are
-    kept as runs of equal pixels. Ids and repeats are those of :class:`~manyhands.Annotations`; a mask that is None is
-    set aside with a warning. An empty mask is an answer: nothing is there.
+    Build it with :meth:`from_arrays`, :meth:`from_frame` or :meth:`from_polygons`, or read a file with
+    :func:`manyhands.read` and ``kind="masks"``. A mask is an array of booleans or integers with 0 for background; all
+    masks of a task have the same shape. If all masks contain only 0 and 255, the value 255 is treated as marked, with a
+    warning. Ids and repeats are as in :class:`~manyhands.Annotations`. A mask that is None is set aside with a warning;
+    an empty mask is an answer.
 
-    Memory: 24 bytes per run, 8 per row (8 more with weights), and the names; an outline crosses each row of pixels
-    about twice.
+    Memory: 24 bytes per run of equal pixels and 8 per row (8 more with weights), plus names. An outline has about one
+    run per row of pixels.
 
     Examples
     --------
@@ -81,17 +92,21 @@ class Masks(Answers):
 
         Parameters
         ----------
-        frame
-            The log, one row a mask.
+        frame : DataFrame, Arrow table or mapping of columns
+            The log, one row per mask.
         task, worker, weight, repeats, missing
             As for :meth:`Annotations.from_frame`.
-        mask
-            Column name of the masks (well known are ``mask``, ``segmentation`` and ``rle``): arrays, nested lists, or
-            run-lengths as COCO has them, ``{"size": [height, width], "counts": …}``, compressed or not, also as JSON
-            text.
+        mask : str, optional
+            Column of masks: arrays, nested lists, or COCO run-lengths ``{"size": [height, width], "counts": …}``,
+            compressed or not, also as JSON text. Well-known names are ``mask``, ``segmentation`` and ``rle``.
+
+        Returns
+        -------
+        Masks
+            The table.
         """
-        given = {"task": task, "worker": worker, "mask": mask}
-        return cls._of_frame(frame, given, {"weight": weight}, repeats=repeats, missing=missing)
+        columns = {"task": task, "worker": worker, "mask": mask}
+        return cls._of_frame(frame, columns, {"weight": weight}, repeats=repeats, missing=missing)
 
     @classmethod
     def from_arrays(
@@ -104,9 +119,9 @@ class Masks(Answers):
         repeats: Repeats = "keep",
         missing: Missing = "drop",
     ) -> Self:
-        """Build a table from ids of tasks and workers, and masks, which may come from a generator, one at a time.
+        """Build a table from task ids, worker ids and masks; masks may come from a generator.
 
-        Other parameters are those of :meth:`from_frame`, and so are the forms of masks.
+        For the other parameters and the formats of masks, see :meth:`from_frame`.
         """
         settings = {"repeats": repeats, "missing": missing}
         return cls._of_arrays(settings, tasks=tasks, workers=workers, masks=arrays, weights=weights)
@@ -115,21 +130,26 @@ class Masks(Answers):
     def from_polygons(
         cls, tasks: Any, workers: Any, polygons: Iterable[Any], shape: tuple[int, int], **settings: Any
     ) -> Self:
-        """Build a table from outlines: each answer is a list of polygons, each a list of (x, y) or flat x, y, x, y, ….
+        """Build a table from outlines: each answer is a list of polygons, as (x, y) pairs or flat x, y, x, y, ….
 
-        Pixels belong to a polygon if their centres do; one polygon within another is a hole. A polygon that crosses
-        itself is refused.
+        Pixels belong to a polygon if their center is inside; a nested polygon is a hole. Polygons that intersect
+        themselves raise.
 
         Parameters
         ----------
-        tasks, workers
-            Ids, as for :meth:`from_arrays`.
-        polygons
-            The outlines of each answer, none for an empty mask; None is a missing one.
-        shape
+        tasks, workers : columns of ids
+            As for :meth:`from_arrays`.
+        polygons : iterable of lists of polygons
+            Outlines of each answer; an empty list is an empty mask, None a missing one.
+        shape : tuple of int
             Height and width of the images.
-        settings
-            Others of :meth:`from_arrays`.
+        **settings
+            Other parameters of :meth:`from_arrays`.
+
+        Returns
+        -------
+        Masks
+            The table.
 
         Examples
         --------
@@ -139,22 +159,32 @@ class Masks(Answers):
         np.int64(6)
         """
         size = checked_size(shape)
-        made = (
+        parsed_masks = (
             None if rings is None else from_polygons(rings, size, f"polygons at row {row}")
             for row, rings in enumerate(polygons)
         )
-        return cls.from_arrays(tasks, workers, made, **settings)
+        return cls.from_arrays(tasks, workers, parsed_masks, **settings)
 
     @classmethod
     def _of_columns(cls, columns: Columns, **settings: Any) -> Self:
-        made = super()._of_columns(columns, **settings)
-        # Masks in the order of the table, whatever that of the rows was.
-        tasks, workers, rows = made._table.columns()
-        runs = _binary(made._runs.take(rows.astype(np.int64)))
+        table_of_rows = super()._of_columns(columns, **settings)
+        # Sort masks into table order.
+        tasks, workers, rows = table_of_rows._table.columns()
+        runs = _binary(table_of_rows._runs.take(rows.astype(np.int64)))
         order = Payload(np.arange(len(rows)), len(rows))
-        table = cls._compiled(tasks, workers, order, made.weights, made.n_tasks, made.n_workers)
+        table = cls._compiled(
+            tasks, workers, order, table_of_rows.weights, table_of_rows.n_tasks, table_of_rows.n_workers
+        )
         n_classes = max(int(runs.classes.max(initial=1)) + 1, 2)
-        return cls(table, made._tasks, made._workers, runs, made._shapes, n_classes, unlabelled=made._unlabelled)
+        return cls(
+            table,
+            table_of_rows._tasks,
+            table_of_rows._workers,
+            runs,
+            table_of_rows._shapes,
+            n_classes,
+            unlabelled=table_of_rows._unlabelled,
+        )
 
     @classmethod
     def _parsed(cls, columns: Columns) -> Parsed:
@@ -162,9 +192,11 @@ class Masks(Answers):
         read = [_read(mask, f"{what} at row {row}") for row, mask in enumerate(_each(data))]
 
         def encode(ids: Ids) -> Payload:
-            found = [one for one in read if one is not None]
-            shapes = _shapes(ids.task_codes, ids.tasks, [shape for _, shape in found])
-            return Payload(np.arange(len(found)), len(found), (Runs.joined([runs for runs, _ in found]), shapes, 0))
+            present = [one for one in read if one is not None]
+            shapes = _shapes(ids.task_codes, ids.tasks, [shape for _, shape in present])
+            return Payload(
+                np.arange(len(present)), len(present), (Runs.joined([runs for runs, _ in present]), shapes, 0)
+            )
 
         return Parsed({what: len(read)}, encode, np.array([one is None for one in read], np.bool_))
 
@@ -172,19 +204,19 @@ class Masks(Answers):
 
     @property
     def n_classes(self) -> int:
-        """Number of classes that pixels can have, background included."""
+        """Number of classes of pixels, including background."""
         return self._n_classes
 
     @property
     def shapes(self) -> npt.NDArray[np.int64]:
-        """Shape of each task's masks, (n_tasks, dimensions)."""
+        """Shape of the masks of each task, (n_tasks, dimensions)."""
         return self._shapes.copy()
 
     def mask(self, row: int) -> npt.NDArray[Any]:
-        """The mask of a row of :meth:`to_frame`, as an array: of booleans where there are two classes."""
-        tasks, _, said = self._table.columns()
+        """Return the mask of a row of :meth:`to_frame` as an array; boolean if there are two classes."""
+        tasks, _, mask_codes = self._table.columns()
         shape = tuple(self._shapes[tasks[row]].tolist())
-        return filled(self._runs.one(int(said[row])), shape, self._n_classes)
+        return to_array(self._runs.one(int(mask_codes[row])), shape, self._n_classes)
 
     def _facts(self) -> Iterable[Fact]:
         sizes = self._runs.sizes()[self._table.columns()[2]]
@@ -205,8 +237,8 @@ class Masks(Answers):
         return (*super()._identity(), self._n_classes, self._shapes.tolist())
 
     def _columns(self) -> tuple[npt.NDArray[Any] | None, ...]:
-        tasks, workers, said = self._table.columns()
-        runs = self._runs.take(said.astype(np.int64))
+        tasks, workers, mask_codes = self._table.columns()
+        runs = self._runs.take(mask_codes.astype(np.int64))
         return tasks, workers, runs.starts, runs.begins, runs.ends, runs.classes, self.weights
 
     def _parts_for(self, tasks: Names) -> tuple[Any, ...]:
@@ -235,9 +267,9 @@ class Masks(Answers):
         n_classes = content.array("n_classes", np.int64, shape=(1,))
         runs = Runs(starts, begins, ends, classes)
         if len(shapes) != len(tasks) or (shapes < 0).any() or (shapes > 1 << 20).any():
-            raise content.damaged("its shapes are not those of its tasks")
+            raise content.damaged("the shapes do not match the tasks")
         if not _whole(runs, shapes.prod(axis=1)[task_codes], int(n_classes[0])):
-            raise content.damaged("its masks are not within their images")
+            raise content.damaged("a mask exceeds its image")
         return Payload(np.arange(len(task_codes)), len(task_codes), (runs, shapes, int(n_classes[0])))
 
 
@@ -247,50 +279,56 @@ def _each(data: Any) -> Iterable[Any]:
 
 
 def _read(mask: Any, what: str) -> tuple[OneMask, tuple[int, ...]] | None:
-    """Runs and shape of a mask, whatever its form; None where there is none."""
+    """Return runs and shape of a mask in any accepted format; None if it is missing."""
     if mask is None or (isinstance(mask, float) and mask != mask):
         return None
-    drawn = from_rle(mask, what) if isinstance(mask, str | bytes | dict) else mask
-    if not isinstance(drawn, Drawn):
+    parsed = from_rle(mask, what) if isinstance(mask, str | bytes | dict) else mask
+    if not isinstance(parsed, ParsedMask):
         pixels = _array(mask, what)
-        drawn = Drawn(runs_of(pixels, what), pixels.shape) if pixels.ndim >= 2 else Drawn(_NOTHING, pixels.shape)
-    if len(drawn.shape) < 2 or not math.prod(drawn.shape):
-        raise ValueError(f"{what} has shape {drawn.shape}; a mask has rows and columns of pixels")
-    return drawn.runs, drawn.shape
+        parsed = (
+            ParsedMask(runs_of(pixels, what), pixels.shape) if pixels.ndim >= 2 else ParsedMask(_NOTHING, pixels.shape)
+        )
+    if len(parsed.shape) < 2 or not math.prod(parsed.shape):
+        raise ValueError(f"{what} has shape {parsed.shape}; a mask must have rows and columns of pixels")
+    return parsed.runs, parsed.shape
 
 
 def _array(mask: Any, what: str) -> npt.NDArray[Any]:
     try:
         return np.asarray(mask)
     except ValueError:
-        raise ValueError(f"{what} has rows of different lengths; a mask has rows and columns of pixels") from None
+        raise ValueError(f"{what} has rows of different lengths; a mask must be rectangular") from None
 
 
 def _binary(runs: Runs) -> Runs:
-    """Masks of images in black and white as others: 255 is then no class but what is marked."""
+    """Convert black-and-white masks (0 and 255) to marked pixels of class 1."""
     if not len(runs.classes) or not (runs.classes == _WHITE).all():
         return runs
-    warn_of_data("masks hold 0 and 255 only: 255 is taken for what is marked, as 1 or True")
+    warn_of_data("masks contain only 0 and 255: 255 is treated as marked, like 1 or True")
     return Runs(runs.starts, runs.begins, runs.ends, np.ones_like(runs.classes))
 
 
 def _shapes(task_codes: npt.NDArray[Any], tasks: Names, shapes: list[tuple[int, ...]]) -> npt.NDArray[np.int64]:
-    """The shape of each task's masks, which must be one."""
+    """Return the shape of the masks of each task, which must be unique."""
     if len({len(shape) for shape in shapes}) > 1:
-        raise ValueError("masks differ in their number of dimensions; make a table of each")
-    given = np.array(shapes, np.int64)
-    found = np.zeros((len(tasks), given.shape[1]), np.int64)
-    found[task_codes] = given
-    odd = np.flatnonzero((found[task_codes] != given).any(axis=1))
-    if len(odd):
-        task, one, other = task_codes[odd[0]], shapes[odd[0]], tuple(found[task_codes[odd[0]]].tolist())
+        raise ValueError("masks differ in their number of dimensions; build one table per number of dimensions")
+    row_shapes = np.array(shapes, np.int64)
+    task_shapes = np.zeros((len(tasks), row_shapes.shape[1]), np.int64)
+    task_shapes[task_codes] = row_shapes
+    mismatched = np.flatnonzero((task_shapes[task_codes] != row_shapes).any(axis=1))
+    if len(mismatched):
+        task, one, other = (
+            task_codes[mismatched[0]],
+            shapes[mismatched[0]],
+            tuple(task_shapes[task_codes[mismatched[0]]].tolist()),
+        )
         name = tasks.values[[task]].tolist()[0]
-        raise ValueError(f"masks of task {name!r} have shapes {one} and {other}; bring them to one size")
-    return found
+        raise ValueError(f"masks of task {name!r} have shapes {one} and {other}; resize them to a common shape")
+    return task_shapes
 
 
 def _whole(runs: Runs, sizes: npt.NDArray[np.int64], n_classes: int) -> bool:
-    """Whether runs are in order, within their images and of known classes."""
+    """Return whether runs are sorted, inside their images and of valid classes."""
     n, counts = len(runs.begins), np.diff(runs.starts)
     if runs.starts[0] != 0 or runs.starts[-1] != n or (counts < 0).any() or n_classes < 2:
         return False

@@ -1,4 +1,4 @@
-"""Masks by votes."""
+"""Majority vote for masks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from manyhands import _core
 from manyhands._base.progress import Callback
-from manyhands.masks.base import MaskAggregator, MaskFit, decided, packed_runs, weights_of
+from manyhands.masks.base import MaskAggregator, MaskFit, mask_fit_of, packed_runs, weights_of
 from manyhands.masks.table import Masks
 
 if TYPE_CHECKING:
@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 
 
 class MaskVote(MaskAggregator):
-    """The class that most workers gave each pixel; of equal ones the lowest, so that half of the votes mark nothing.
+    """Majority vote on each pixel.
+
+    A baseline that treats all workers alike. Ties go to the lowest class, so that half of the votes mark nothing.
 
     Notes
     -----
-    O(runs · answers) time for an image; memory 2 bytes for each answer and each column, pixels that all workers marked
-    alike being one.
+    Time O(runs · answers) per image. Memory: 2 bytes per answer and column, where a column is a set of pixels that all
+    workers marked alike.
 
     Examples
     --------
@@ -32,4 +34,4 @@ class MaskVote(MaskAggregator):
     _predicts_by_fit: ClassVar[bool] = True
 
     def _fit(self, votes: Masks, progress: Callback | None) -> MaskFit:
-        return decided(votes, _core.mask_vote(packed_runs(votes), weights_of(votes)))
+        return mask_fit_of(votes, _core.mask_vote(packed_runs(votes), weights_of(votes)))

@@ -1,4 +1,4 @@
-"""Methods for sets of labels: a binary question for each label and task, with workers judged over all labels."""
+"""Aggregators for sets of labels, with worker skills pooled over labels."""
 
 from manyhands.multilabel.relevance import PooledRelevance
 from manyhands.multilabel.vote import SetVote

@@ -1,4 +1,4 @@
-"""What all aggregators of sets share: probabilities of labels that were said, sets by thresholds, files."""
+"""Base class of multi-label aggregators: label probabilities, sets from thresholds, persistence."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Candidates:
-    """Labels that somebody said of a task: tasks, ascending, labels, ascending within them, and probabilities."""
+    """Labels given to each task by at least one worker, sorted by task and label, with probabilities."""
 
     tasks: Ints = field(metadata=codes("c", "n"))
     labels: Ints = field(metadata=codes("c", "k"))
     probabilities: Array = field(metadata=numbers("c", least=0, most=1))
 
     def check(self, sizes: Mapping[str, int]) -> None:
-        """Raise where they are not in order."""
+        """Raise if the entries are not sorted."""
         if (np.diff(self.tasks * sizes["k"] + self.labels) <= 0).any():
-            raise ValueError("its candidates are not those of its tasks and labels")
+            raise ValueError("candidates are not sorted by task and label")
 
     def above(self, thresholds: Array) -> Candidates:
-        """Those whose probability reaches the threshold of their label."""
-        kept = self.probabilities >= thresholds[self.labels]
-        return Candidates(self.tasks[kept], self.labels[kept], self.probabilities[kept])
+        """Return the candidates whose probability reaches the threshold of their label."""
+        selected = self.probabilities >= thresholds[self.labels]
+        return Candidates(self.tasks[selected], self.labels[selected], self.probabilities[selected])
 
-    def sureness(self, thresholds: Array) -> Array:
-        """The probability of each decision, to take a label or not."""
-        taken = self.probabilities >= thresholds[self.labels]
-        return np.where(taken, self.probabilities, 1 - self.probabilities)
+    def decision_probability(self, thresholds: Array) -> Array:
+        """Probability that each decision (label included or not) is correct."""
+        selected = self.probabilities >= thresholds[self.labels]
+        return np.where(selected, self.probabilities, 1 - self.probabilities)
 
-    def named(self, n_tasks: int, names: Names) -> npt.NDArray[np.object_]:
-        """The sets, as tuples of names, (n_tasks,)."""
+    def label_tuples(self, n_tasks: int, names: Names) -> npt.NDArray[np.object_]:
+        """Return the sets as tuples of label names, shape (n_tasks,)."""
         labels = names.values[self.labels].tolist()
         ends = np.cumsum(np.bincount(self.tasks, minlength=n_tasks)).tolist()
         return as_objects([tuple(labels[a:b]) for a, b in zip([0, *ends[:-1]], ends, strict=True)])
@@ -55,23 +55,23 @@ class Candidates:
 
 @dataclass(frozen=True, kw_only=True)
 class SetFit(Fit):
-    """What an aggregator learns from a table of sets."""
+    """Estimates for multi-label answers."""
 
     candidates: Candidates = field(metadata=part(Candidates))
-    #: Share of the tasks that each label is true of, and the probability from which on it is taken.
+    #: Share of tasks with each label, and the probability threshold of each label.
     prior: Array = field(metadata=numbers("k", least=0, most=1))
     thresholds: Array = field(metadata=numbers("k"))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SetFitted(TaskFitted[SetFit]):
-    """Sets of tasks, and names of the labels."""
+    """Fitted state of a multi-label aggregator, with label names."""
 
     labels: Names = field(metadata=names("k"))
 
 
 class SetAggregator(TaskEstimator[MultiLabels, SetFit, SetFitted]):
-    """Base of all aggregators of sets: a subclass gives ``_fit``, which maps a table to a `SetFit`."""
+    """Base class of multi-label aggregators. Subclasses implement ``_fit``, which maps a table to a `SetFit`."""
 
     _kind: ClassVar[str] = "multilabel"
     _file_kind: ClassVar[str] = "multilabel"
@@ -84,61 +84,61 @@ class SetAggregator(TaskEstimator[MultiLabels, SetFit, SetFitted]):
 
     @property
     def classes_(self) -> npt.NDArray[Any]:
-        """Names of the labels that could be said, in the order of all results about them."""
+        """Names of all labels, in the order of all per-label results."""
         return self._fitted().labels.values
 
     @property
     def label_sets_(self) -> npt.NDArray[np.object_]:
-        """The labels of each task, as tuples of names, (n_tasks,)."""
+        """Labels of each task, as tuples of names, shape (n_tasks,)."""
         now = self._fitted()
         fit = now.fit
-        return fit.candidates.above(fit.thresholds).named(len(now.tasks), now.labels)
+        return fit.candidates.above(fit.thresholds).label_tuples(len(now.tasks), now.labels)
 
     @property
     def confidence_(self) -> Array:
-        """Probability of the least certain decision about each set, (n_tasks,): to include a label or to leave it out.
+        """Probability that the least certain decision about each set is correct, shape (n_tasks,).
 
-        Only labels that a worker gave to the task are decided on; 1 where there are none.
+        Decisions cover the labels that a worker gave to the task; 1 if there are none.
         """
         now = self._fitted()
         return _confidence(now.fit, len(now.tasks))
 
     @property
     def prior_(self) -> Array:
-        """Share of the tasks that each label is true of, (n_labels,)."""
+        """Share of tasks with each label, shape (n_labels,)."""
         return self._fitted().fit.prior
 
     @property
     def thresholds_(self) -> Array:
-        """Probability from which on each label is taken, (n_labels,)."""
+        """Probability threshold of each label, shape (n_labels,)."""
         return self._fitted().fit.thresholds
 
     def probabilities(self) -> pa.Table:
-        """Return one row for each label that somebody said of a task: task, label, probability, as an Arrow table.
+        """Return the task, label and probability of each label that a worker gave to a task, as an Arrow table.
 
-        A label that nobody said of a task is taken not to be true of it.
+        Labels that no worker gave to a task have probability zero.
         """
         now = self._fitted()
         fit = now.fit
         return _frame(fit.candidates, now.tasks, now.labels)
 
     def to_frame(self) -> pa.Table:
-        """Return task, labels (a list) and confidence, the probability of the least probable of all its decisions."""
+        """Return the task, labels (a list) and confidence of each task; of the least certain decision."""
         return super().to_frame()
 
     def _to_frame(self, now: SetFitted) -> pa.Table:
         fit = now.fit
-        found, n = fit.candidates, len(now.tasks)
-        taken = found.above(fit.thresholds)
-        labels = arrow.lists(n, taken.tasks, now.labels.take(taken.labels).arrow())
+        candidates, n = fit.candidates, len(now.tasks)
+        selected = candidates.above(fit.thresholds)
+        labels = arrow.lists(n, selected.tasks, now.labels.take(selected.labels).arrow())
         return arrow.table({"task": now.tasks.arrow(), "labels": labels, "confidence": _confidence(fit, n)})
 
     def tasks_frame(self) -> pa.Table:
-        """Return one row per task, as an Arrow table: what to look at first, sorted by ``confidence``.
+        """Return one row per task as an Arrow table, sorted by ``confidence`` for review.
 
-        The columns of :meth:`to_frame`; ``n_answers``, the number of answers to the task (null for a model that was
-        loaded from a file); ``n_candidates``, the labels that a worker gave; and of the least certain decision about
-        them the label, ``doubtful``, and its ``probability``, null where there are none.
+        Columns: those of :meth:`to_frame`; ``n_answers`` (null for a model loaded from a file); ``n_candidates``, the
+        number of labels that a worker gave; and the label (``doubtful``) and ``probability`` of the least certain
+        decision, null if there is none.
 
         Examples
         --------
@@ -153,56 +153,56 @@ class SetAggregator(TaskEstimator[MultiLabels, SetFit, SetFitted]):
     def _more_of_tasks(self) -> Columns:
         now = self._fitted()
         fit = now.fit
-        found, n = fit.candidates, len(now.tasks)
-        counts = np.bincount(found.tasks, minlength=n)
-        # The first row of each task, of those sorted by task and within it by their certainty.
-        order = np.lexsort((found.sureness(fit.thresholds), found.tasks))
+        candidates, n = fit.candidates, len(now.tasks)
+        counts = np.bincount(candidates.tasks, minlength=n)
+        # First row of each task, after sorting by task and certainty.
+        order = np.lexsort((candidates.decision_probability(fit.thresholds), candidates.tasks))
         first = np.where(counts > 0, np.cumsum(counts) - counts, -1)
         rows = np.full(n, -1)
         rows[first >= 0] = order[first[first >= 0]]
         return {
             "n_candidates": counts,
-            "doubtful": now.labels.arrow().take(_masked(found.labels, rows)),
-            "probability": _masked(found.probabilities, rows),
+            "doubtful": now.labels.arrow().take(_masked(candidates.labels, rows)),
+            "probability": _masked(candidates.probabilities, rows),
         }
 
     def _compared(self, rows: pa.Table, place: int) -> Columns:
         decided = set(self.label_sets_[place])
-        said = [set(labels) for labels in rows.column("labels").to_pylist()]
+        worker_sets = [set(labels) for labels in rows.column("labels").to_pylist()]
         return {
             "agreement": np.array(
-                [len(one & decided) / max(len(one | decided), 1) if one | decided else 1.0 for one in said]
+                [len(one & decided) / max(len(one | decided), 1) if one | decided else 1.0 for one in worker_sets]
             )
         }
 
     def _codes_of(self, now: SetFitted, table: MultiLabels) -> Ints:
-        """The codes that this model has for the labels of another table; -1 for those that nobody says there."""
+        """Return this model's codes for the labels of another table; -1 for labels that do not occur there."""
         codes = now.labels.match(table._labels)
-        said = np.unique(table.said()[1])
-        unknown = said[codes[said] < 0]
+        used_labels = np.unique(table.said()[1])
+        unknown = used_labels[codes[used_labels] < 0]
         if len(unknown):
-            raise ValueError(f"label {table.labels[unknown[0]]!r} was not in the inventory of the fit; name it there")
+            raise ValueError(f"label {table.labels[unknown[0]]!r} was not in fit; pass it in inventory= when fitting")
         return codes
 
 
 def _confidence(fit: SetFit, n_tasks: int) -> Array:
     confidence = np.ones(n_tasks)
-    np.minimum.at(confidence, fit.candidates.tasks, fit.candidates.sureness(fit.thresholds))
+    np.minimum.at(confidence, fit.candidates.tasks, fit.candidates.decision_probability(fit.thresholds))
     return confidence
 
 
 def _masked(values: npt.NDArray[Any], rows: Ints) -> pa.Array:
-    """The values of some rows, null where a row is -1."""
+    """Return values of some rows, null if the row is -1."""
     import pyarrow as pa
 
     return pa.array(np.append(values, 0)[rows], mask=rows < 0)
 
 
-def _frame(found: Candidates, tasks: Names, labels: Names) -> pa.Table:
+def _frame(candidates: Candidates, tasks: Names, labels: Names) -> pa.Table:
     return arrow.table(
         {
-            "task": tasks.take(found.tasks).arrow(),
-            "label": labels.take(found.labels).arrow(),
-            "probability": found.probabilities,
+            "task": tasks.take(candidates.tasks).arrow(),
+            "label": labels.take(candidates.labels).arrow(),
+            "probability": candidates.probabilities,
         }
     )

@@ -1,4 +1,4 @@
-"""What every aggregator of sets is held to, beside what every estimator is."""
+"""Checks that every multi-label aggregator must pass, in addition to those of all estimators."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from manyhands.testing.subject import Subject
 
 @dataclass(frozen=True)
 class SetLog:
-    """A log of sets that is drawn when it is asked for."""
+    """A simulated log of sets, generated on demand."""
 
     n_tasks: int
     n_workers: int
@@ -25,11 +25,11 @@ class SetLog:
 
     def votes(self) -> MultiLabels:
         """The log as a table."""
-        return _drawn(self.n_tasks, self.n_workers, self.n_labels)
+        return _simulated(self.n_tasks, self.n_workers, self.n_labels)
 
 
 @functools.cache
-def _drawn(n_tasks: int, n_workers: int, n_labels: int) -> MultiLabels:
+def _simulated(n_tasks: int, n_workers: int, n_labels: int) -> MultiLabels:
     return simulate(n_tasks, n_workers, n_labels, seed=n_tasks).log
 
 
@@ -43,16 +43,16 @@ class SetSubject(Subject):
 
     @property
     def other(self) -> SetLog:
-        """Fewer tasks, and a label more."""
+        """A log with fewer tasks and one more label."""
         return SetLog(25, 8, 5)
 
     @property
     def large(self) -> SetLog:
-        """Several blocks of candidates and pairs."""
+        """A log of several blocks of candidates and pairs."""
         return SetLog(3000, 300, 6)
 
     def answers(self, model: Any, votes: Any) -> dict[str, Callable[[], Any]]:
-        """Frames and predictions."""
+        """Return the methods of a fitted model that give results."""
         return {
             "to_frame": model.to_frame,
             "workers_frame": model.workers_frame,
@@ -61,7 +61,7 @@ class SetSubject(Subject):
         }
 
 
-#: Small and odd logs: who said what of tasks 0, 1, ….
+#: Small logs with edge cases: the sets of tasks 0, 1, …, by worker.
 ODD: dict[str, MultiLabels] = {
     "one answer": MultiLabels.from_arrays([0], ["u"], [["x"]]),
     "nothing said": MultiLabels.from_arrays([0, 1], ["u", "u"], [[], []], inventory=["x", "y"]),
@@ -73,21 +73,24 @@ ODD: dict[str, MultiLabels] = {
 
 
 def check_sound(subject: SetSubject) -> None:
-    """Whatever was said, probabilities are between 0 and 1, and only labels that somebody said are taken."""
+    """Probabilities are in [0, 1] and only labels that a worker gave are selected, including edge cases."""
     for name, votes in {**ODD, "the standard log": subject.standard.votes()}.items():
         model = subject.make(subject.standard).fit(votes)
-        found = model.probabilities().column("probability").to_numpy()
-        require(np.isfinite(found).all() and ((found >= 0) & (found <= 1)).all(), f"{name}: probabilities are {found}")
+        probabilities = model.probabilities().column("probability").to_numpy()
+        require(
+            np.isfinite(probabilities).all() and ((probabilities >= 0) & (probabilities <= 1)).all(),
+            f"{name}: probabilities are {probabilities}",
+        )
         tasks, _, numbers = votes.codes()
-        said: list[set[Any]] = [set() for _ in range(votes.n_tasks)]
+        given_labels: list[set[Any]] = [set() for _ in range(votes.n_tasks)]
         for task, number in zip(tasks.tolist(), numbers.tolist(), strict=True):
-            said[task] |= set(votes.sets[number])
+            given_labels[task] |= set(votes.sets[number])
         for task, one in enumerate(model.label_sets_.tolist()):
-            require(set(one) <= said[task], f"{name}: task {task} has labels that nobody said: {one}")
+            require(set(one) <= given_labels[task], f"{name}: task {task} has labels that no worker gave: {one}")
 
 
 def check_order_of_rows(subject: SetSubject) -> None:
-    """The order of rows changes nothing."""
+    """The order of the rows does not change the result."""
     votes = subject.standard.votes()
     frame = votes.to_frame().to_pydict()
     order = np.random.default_rng(0).permutation(len(votes)).tolist()

@@ -1,4 +1,4 @@
-"""Who said what of which candidate: the arrays that the compiled core takes."""
+"""Input arrays of the compiled multi-label model."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from manyhands.multilabel.table import MultiLabels
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.uint32]
-#: Bytes of a row while the arrays are made.
+#: Peak memory per row while the arrays are built, in bytes.
 _ROW_BYTES = 40
 
 
 @dataclass(frozen=True)
 class Design:
-    """Candidates, pairs of worker and label that met, and rows, which are answers to the task of a candidate.
+    """Candidates, (worker, label) pairs that occur together, and rows: answers to the task of a candidate.
 
-    ``rows`` hold twice the pair and one more for a yes, those of candidate ``c`` from ``starts[c]`` on. ``spare``
-    counts answers of a pair's worker to tasks where its label is no candidate. Candidates of task ``t`` begin at
-    ``task_starts[t]``. Sizes are those of tasks, workers and labels.
+    ``rows`` contains twice the pair number, plus one for a yes; rows of candidate ``c`` start at ``starts[c]``.
+    ``spare`` counts answers of a pair's worker to tasks where the label is not a candidate. Candidates of task ``t``
+    start at ``task_starts[t]``. Sizes are the numbers of tasks, workers and labels.
     """
 
     tasks: Ints
@@ -38,44 +38,44 @@ class Design:
 
     @classmethod
     def of(cls, answers: MultiLabels) -> Self:
-        """Lay out a table. Time and memory O(rows), up to a logarithm: answers to a task times labels said of it."""
+        """Build the arrays of a table. Time and memory O(rows) up to a logarithm: answers × candidates per task."""
         n, m, k = answers.n_tasks, answers.n_workers, answers.n_labels
         tasks, workers, _ = answers.codes()
         answer, label = answers.said()
-        told = tasks[answer].astype(np.int64) * k + label
-        keys = np.unique(told)
+        given_keys = tasks[answer].astype(np.int64) * k + label
+        keys = np.unique(given_keys)
         of_task, of_label = keys // k, keys % k
         per_task = answers.labels_per_task
         lengths = per_task[of_task]
         n_rows = int(lengths.sum())
-        check_memory(_ROW_BYTES * n_rows, f"answers to {len(keys):,} candidates", "take a part of the tasks at a time")
+        check_memory(_ROW_BYTES * n_rows, f"answers to {len(keys):,} candidates", "fit fewer tasks at a time")
         if max(n_rows, 2 * len(keys)) >= 2**31:
-            raise ValueError(f"{n_rows:,} answers to candidates are more than one fit can take; divide the tasks")
+            raise ValueError(f"{n_rows:,} answers to candidates exceed the limit of one fit; split the tasks")
         ends = np.cumsum(lengths)
         candidate = np.repeat(np.arange(len(keys)), lengths)
-        # Answers are in task order, so that those to a task are a stretch.
+        # Answers are in task order, so answers to one task are contiguous.
         first = np.concatenate([[0], np.cumsum(per_task)])[:-1]
         at = first[of_task][candidate] + np.arange(n_rows) - (ends - lengths)[candidate]
         yes = np.zeros(n_rows, np.int64)
-        said_of = np.searchsorted(keys, told)
-        yes[(ends - lengths)[said_of] + answer - first[of_task[said_of]]] = 1
-        met, pair = np.unique(workers[at].astype(np.int64) * k + of_label[candidate], return_inverse=True)
-        counts = np.bincount(pair, minlength=len(met))
+        candidate_of_key = np.searchsorted(keys, given_keys)
+        yes[(ends - lengths)[candidate_of_key] + answer - first[of_task[candidate_of_key]]] = 1
+        pair_keys, pair = np.unique(workers[at].astype(np.int64) * k + of_label[candidate], return_inverse=True)
+        counts = np.bincount(pair, minlength=len(pair_keys))
         return cls(
             tasks=of_task,
             task_starts=_starts(np.bincount(of_task, minlength=n)),
             labels=of_label.astype(np.uint32),
             starts=_starts(lengths),
             rows=(2 * pair + yes).astype(np.uint32),
-            pair_workers=(met // k).astype(np.uint32),
-            pair_labels=(met % k).astype(np.uint32),
-            spare=(answers.labels_per_worker[met // k] - counts).astype(np.float64),
+            pair_workers=(pair_keys // k).astype(np.uint32),
+            pair_labels=(pair_keys % k).astype(np.uint32),
+            spare=(answers.labels_per_worker[pair_keys // k] - counts).astype(np.float64),
             sizes=(n, m, k),
         )
 
     @property
     def pairs(self) -> Ints:
-        """A number for each pair, ascending: worker · labels + label."""
+        """Key of each pair, ascending: worker · labels + label."""
         return self.pair_workers.astype(np.int64) * self.sizes[2] + self.pair_labels
 
 

@@ -1,4 +1,4 @@
-"""Sets of labels, and clusters of items, against true ones."""
+"""Accuracy of label sets and clusterings."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from manyhands._base.known import Known
 
 @dataclass(frozen=True)
 class SetScores:
-    """How sets of labels compare with true ones.
+    """Agreement of label sets with true ones.
 
-    ``exact`` is the share of tasks whose set is the true one, ``jaccard`` the mean share of labels in both sets among
-    those in either (1 where both are empty); ``precision``, ``recall`` and ``f1`` count labels of all tasks together,
-    and are 1 where there is none to count.
+    ``exact`` is the share of tasks with exactly the true set. ``jaccard`` is the mean intersection over union (1 if
+    both sets are empty). ``precision``, ``recall`` and ``f1`` pool the labels of all tasks, and are 1 if there are no
+    labels to count.
     """
 
     exact: float
@@ -28,12 +28,17 @@ class SetScores:
 
 
 def set_scores(sets: Iterable[Iterable[Any]], truth: Iterable[Iterable[Any]]) -> SetScores:
-    """Compare sets of labels with true ones, pair by pair.
+    """Compare predicted label sets with true ones.
 
     Parameters
     ----------
-    sets, truth
+    sets, truth : iterable of iterables of labels
         Labels of each task, in any order.
+
+    Returns
+    -------
+    SetScores
+        Exact-match share, Jaccard index, precision, recall and F1.
 
     Examples
     --------
@@ -43,14 +48,14 @@ def set_scores(sets: Iterable[Iterable[Any]], truth: Iterable[Iterable[Any]]) ->
     """
     pairs = [(set(one), set(other)) for one, other in zip(sets, truth, strict=True)]
     if not pairs:
-        raise ValueError("there is no set to compare")
-    found, true, both = (sum(map(len, part)) for part in zip(*((a, b, a & b) for a, b in pairs), strict=True))
+        raise ValueError("sets is empty: there is nothing to compare")
+    n_found, n_true, n_both = (sum(map(len, part)) for part in zip(*((a, b, a & b) for a, b in pairs), strict=True))
     return SetScores(
         exact=float(np.mean([a == b for a, b in pairs])),
         jaccard=float(np.mean([len(a & b) / len(a | b) if a | b else 1.0 for a, b in pairs])),
-        precision=both / found if found else 1.0,
-        recall=both / true if true else 1.0,
-        f1=2 * both / (found + true) if found + true else 1.0,
+        precision=n_both / n_found if n_found else 1.0,
+        recall=n_both / n_true if n_true else 1.0,
+        f1=2 * n_both / (n_found + n_true) if n_found + n_true else 1.0,
     )
 
 

@@ -1,4 +1,4 @@
-"""One model a label, with skills of workers pooled over labels."""
+"""PooledRelevance: one binary model per label, with worker skills pooled over labels."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from manyhands.multilabel.table import MultiLabels
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Hits and false alarms, as the arrays of what was learnt have them.
+#: True positives and false positives, in the order of the parameter arrays.
 _KINDS = ("hits", "alarms")
-#: Passes with one pattern before several begin: enough for probabilities to settle.
+#: Iterations with one pattern before several are initialized.
 _PLAIN_PASSES = 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class RelevanceFit(SetFit):
-    """Sets by pooled rates of hits and false alarms."""
+    """Estimated sets, and pooled true-positive and false-positive rates."""
 
-    #: Pairs of worker and label as one number, ascending, and their rates of hits and of false alarms.
+    #: Keys of (worker, label) pairs in ascending order, and their true-positive and false-positive rates.
     pairs: npt.NDArray[np.int64] = field(metadata=codes("p"))
     rates: Array = field(metadata=numbers("2p"))
     centres: Array = field(metadata=numbers("2"))
@@ -46,40 +46,38 @@ class RelevanceFit(SetFit):
 
 
 class PooledRelevance(SetAggregator, default=True):
-    """A binary Dawid–Skene for each label, whose workers are judged over all labels.
+    """Binary Dawid–Skene per label, with hierarchical worker skills pooled over labels.
 
-    Worker ``m`` says label ``l`` with one probability where it is true of a task (recall), and with another where
-    it is not. The logit of each is what the crowd, the worker and the label have in general, summed; the rate of a
-    worker with a label is Beta-distributed around that with a strength that is learnt, as the spread of workers and of
-    labels is. A worker who seldom met a label is so judged by what they do with others, and by what others do with it.
-
-    A label may be true of a task only if somebody said it there. Whoever answered the task and did not say it said no.
+    The default for sets of labels. A worker with few answers for a label is judged by other labels and other workers.
+    Only labels that at least one worker gave to a task can be true; all other labels of an answer count as a no.
 
     Parameters
     ----------
-    patterns
-        How many patterns tasks are of. Within a pattern labels are independent; with several, a label makes those more
-        probable that go with it. 1 takes all labels to be independent.
-    threshold
-        The probability from which on a label is taken; ``"f1"`` for the one of each label that has the greatest
-        expected F1 under the probabilities found.
-    max_iter, tol
-        Stop after so many passes, or when no probability changes by as much as `tol`. Sets and probabilities settle in
-        about ten passes. Strengths, and what workers and labels add, take hundreds where workers do with all labels
-        alike: give a `tol` of 1e-5 where these numbers are wanted.
-    seed
-        Seed of where several patterns begin; one has no use for it.
+    patterns : int, default 1
+        Number of label patterns (mixture components) of tasks. Labels are independent within a pattern; several
+        patterns model labels that occur together.
+    threshold : float or "f1", default "f1"
+        Probability from which a label is selected. ``"f1"`` maximizes the expected F1 per label.
+    max_iter : int, default 200
+        Maximum number of iterations.
+    tol : float, default 0.01
+        Change of the probabilities at which the fit has converged, usually after about ten iterations. Prior strengths
+        and worker and label effects converge more slowly; use 1e-5 if you need them.
+    seed : int, default 0
+        Random seed of the initialization with several patterns.
 
     Notes
     -----
-    Rates follow from expected counts, pooled rates by steps of Newton's method on expected draws from them, strength by
-    Minka's fixed point. Patterns are a mixture of independent labels, each with five imaginary tasks that are like all;
-    they begin with k-means on the probabilities that a single one gives. There is no objective that both halves of a
-    step improve, so `history_` is empty.
+    Time per iteration O(rows + candidates · patterns), where a row is an answer to a task times a label that a worker
+    gave to that task (a candidate). Labels without a candidate cost nothing. Memory: 4 bytes per row, 16 per candidate
+    and 150 per (worker, label) pair that occurs, plus 40 bytes per row while the arrays are built.
 
-    Time per pass O(rows + candidates · patterns), where a row is an answer to a task times a label that somebody said
-    of that task (a candidate): labels that nobody said cost nothing, each worker's no to them is a count. Memory 4
-    bytes a row, 16 a candidate, 150 a pair of worker and label that met, and while the rows are laid out 40 bytes each.
+    Worker ``m`` gives label ``l`` with one probability if it is true (recall) and with another if it is not. The logit
+    of each is a sum of an intercept, a worker effect and a label effect; the rate of each (worker, label) pair is
+    Beta-distributed around it with an estimated prior strength. Rates follow from expected counts, effects from Newton
+    steps, and strengths from Minka's fixed point. Patterns are a mixture of independent labels with a pseudo-count of
+    five average tasks each, initialized by k-means on the probabilities with one pattern. `history_` is empty because
+    the updates do not share an objective.
 
     References
     ----------
@@ -122,12 +120,14 @@ class PooledRelevance(SetAggregator, default=True):
         check_number("seed", self.seed, least=0, whole=True)
         design, tol, start = Design.of(votes), float(self.tol), np.zeros(0)
         if self.patterns > 1:
-            plain = _core.relevance_fit(design, start, max_iter=_PLAIN_PASSES, tol=tol)
-            start = first_patterns(design, plain["posterior"], plain["prior"], int(self.patterns), int(self.seed))
-        found = _core.relevance_fit(design, start, max_iter=self.max_iter, tol=tol, progress=progress)
-        warn_unless_converged(found["converged"], self)
-        kinds = [found["hits"], found["alarms"]]
-        candidates = Candidates(design.tasks, design.labels.astype(np.int64), found["posterior"])
+            initial_fit = _core.relevance_fit(design, start, max_iter=_PLAIN_PASSES, tol=tol)
+            start = first_patterns(
+                design, initial_fit["posterior"], initial_fit["prior"], int(self.patterns), int(self.seed)
+            )
+        result = _core.relevance_fit(design, start, max_iter=self.max_iter, tol=tol, progress=progress)
+        warn_unless_converged(result["converged"], self)
+        kinds = [result["hits"], result["alarms"]]
+        candidates = Candidates(design.tasks, design.labels.astype(np.int64), result["posterior"])
         return RelevanceFit(
             pairs=design.pairs,
             rates=np.stack([kind["rates"] for kind in kinds]),
@@ -135,17 +135,17 @@ class PooledRelevance(SetAggregator, default=True):
             strengths=np.array([kind["strength"] for kind in kinds]),
             of_workers=np.stack([kind["workers"] for kind in kinds]),
             of_labels=np.stack([kind["labels"] for kind in kinds]),
-            pattern_shares=found["pattern_shares"],
-            patterns=found["patterns"],
+            pattern_shares=result["pattern_shares"],
+            patterns=result["patterns"],
             candidates=candidates,
-            prior=found["prior"],
-            thresholds=self._chosen(candidates, votes.n_labels),
-            history=found["history"],
-            n_iter=found["n_iter"],
-            converged=found["converged"],
+            prior=result["prior"],
+            thresholds=self._label_thresholds(candidates, votes.n_labels),
+            history=result["history"],
+            n_iter=result["n_iter"],
+            converged=result["converged"],
         )
 
-    def _chosen(self, candidates: Candidates, n_labels: int) -> Array:
+    def _label_thresholds(self, candidates: Candidates, n_labels: int) -> Array:
         if isinstance(self.threshold, str):
             return best_thresholds(candidates, n_labels)
         return np.full(n_labels, float(self.threshold))
@@ -154,27 +154,27 @@ class PooledRelevance(SetAggregator, default=True):
 
     @property
     def strengths_(self) -> Array:
-        """Imaginary answers that pooled rates count for: of hits, and of false alarms."""
+        """Prior strengths (pseudo-counts) of pooled true-positive and false-positive rates."""
         return self._fitted().fit_as(RelevanceFit).strengths
 
     @property
     def pattern_shares_(self) -> Array:
-        """Share of the tasks that are of each pattern, (patterns,)."""
+        """Share of tasks with each pattern, shape (patterns,)."""
         return self._fitted().fit_as(RelevanceFit).pattern_shares
 
     @property
     def patterns_(self) -> Array:
-        """Share of the tasks of each pattern that each label is true of, (patterns, n_labels)."""
+        """Share of tasks with each label, per pattern, shape (patterns, n_labels)."""
         return self._fitted().fit_as(RelevanceFit).patterns
 
     def _skills(self) -> Columns:
-        # With a label of the ordinary kind.
+        # Rates for an average label.
         fit = self._fitted().fit_as(RelevanceFit)
         recall, alarms = (_logistic(fit.centres[i] + fit.of_workers[i]) for i in range(2))
         return {"skill": (recall + 1 - alarms) / 2, "recall": recall, "specificity": 1 - alarms}
 
     def labels_frame(self) -> pa.Table:
-        """Return one row a label: share of the tasks, recall and specificity of ordinary workers, threshold."""
+        """Return one row per label: share of tasks, recall and specificity of an average worker, threshold."""
         now = self._fitted()
         fit = now.fit_as(RelevanceFit)
         hits, alarms = (_logistic(fit.centres[i] + fit.of_labels[i]) for i in range(2))
@@ -184,59 +184,67 @@ class PooledRelevance(SetAggregator, default=True):
     # -------------------------------------------------------------------------------------------- prediction
 
     def predict(self, answers: Any) -> npt.NDArray[np.object_]:
-        """Sets of tasks, old or new, from answers of workers as they were learnt, as tuples of names.
+        """Return the label sets of new or old tasks, using the fitted worker parameters.
 
-        A worker who was not seen in ``fit`` counts as an ordinary one. A label that was not in the inventory is an
-        error.
+        Parameters
+        ----------
+        answers : MultiLabels or anything that converts to it
+            Answers to the tasks. Workers that were not in ``fit`` count as average. Labels that were not in ``fit``
+            raise.
+
+        Returns
+        -------
+        ndarray of shape (n_tasks,)
+            Sets, as tuples of label names.
         """
         now = self._fitted()
         table = MultiLabels._as_table(answers)
-        return self._expected(now, table).above(now.fit.thresholds).named(table.n_tasks, now.labels)
+        return self._expected(now, table).above(now.fit.thresholds).label_tuples(table.n_tasks, now.labels)
 
     def _expected(self, now: SetFitted, table: MultiLabels) -> Candidates:
-        """Probabilities of the candidates of another table, by this model's codes of labels."""
+        """Candidate probabilities of another table, in this model's label codes."""
         fit, design, k = now.fit_as(RelevanceFit), Design.of(table), len(now.labels)
         codes = self._codes_of(now, table)
         workers = now.workers.match(table._workers)[design.pair_workers]
         labels = codes[design.pair_labels]
         keys = workers * k + labels
         place = np.minimum(np.searchsorted(fit.pairs, keys), max(len(fit.pairs) - 1, 0))
-        met = (workers >= 0) & (fit.pairs[place] == keys) if len(fit.pairs) else np.zeros(len(keys), np.bool_)
+        pair_in_fit = (workers >= 0) & (fit.pairs[place] == keys) if len(fit.pairs) else np.zeros(len(keys), np.bool_)
         rates = []
         for kind in range(len(_KINDS)):
-            added = np.where(workers >= 0, fit.of_workers[kind][workers], 0.0)
-            pooled = _logistic(fit.centres[kind] + added + fit.of_labels[kind][labels])
-            rates.append(np.where(met, fit.rates[kind][place] if len(fit.pairs) else 0.0, pooled))
-        # Labels of the other table may be fewer, and in another order.
-        known = replace(
+            worker_effects = np.where(workers >= 0, fit.of_workers[kind][workers], 0.0)
+            pooled = _logistic(fit.centres[kind] + worker_effects + fit.of_labels[kind][labels])
+            rates.append(np.where(pair_in_fit, fit.rates[kind][place] if len(fit.pairs) else 0.0, pooled))
+        # The other table may have fewer labels, in another order.
+        recoded_design = replace(
             design,
             labels=codes[design.labels].astype(np.uint32),
             pair_labels=labels.astype(np.uint32),
             sizes=(*design.sizes[:2], k),
         )
-        found = _core.relevance_posterior(known, rates[0], rates[1], fit.pattern_shares, fit.patterns)
+        probabilities = _core.relevance_posterior(recoded_design, rates[0], rates[1], fit.pattern_shares, fit.patterns)
         order = np.lexsort((codes[design.labels], design.tasks))
-        return Candidates(design.tasks[order], codes[design.labels][order], found[order])
+        return Candidates(design.tasks[order], codes[design.labels][order], probabilities[order])
 
 
 def _logistic(x: Array) -> Array:
-    found: Array = 1 / (1 + np.exp(-x))
-    return found
+    probabilities: Array = 1 / (1 + np.exp(-x))
+    return probabilities
 
 
 def best_thresholds(candidates: Candidates, n_labels: int) -> Array:
-    """The threshold of greatest expected F1 for each label; 1 for a label that nobody said.
+    """Return the threshold with the greatest expected F1 for each label; 1 for labels without candidates.
 
-    Of a label taken where its probability is among the k largest, F1 is about twice their sum over k and the sum of
-    all.
+    If a label is selected where its probability is among the k largest, its F1 is approximately twice their sum,
+    divided by k plus the sum of all probabilities.
     """
     thresholds = np.ones(n_labels)
     order = np.lexsort((-candidates.probabilities, candidates.labels))
-    labels, found = candidates.labels[order], candidates.probabilities[order]
+    labels, probabilities = candidates.labels[order], candidates.probabilities[order]
     bounds = np.searchsorted(labels, np.arange(n_labels + 1))
     for label, (first, last) in enumerate(pairwise(bounds.tolist())):
         if first < last:
-            sums = np.cumsum(found[first:last])
+            sums = np.cumsum(probabilities[first:last])
             best = int(np.argmax(sums / (np.arange(1, last - first + 1) + sums[-1])))
-            thresholds[label] = found[first + best]
+            thresholds[label] = probabilities[first + best]
     return thresholds

@@ -1,4 +1,4 @@
-"""Simulated answers that are sets of labels."""
+"""Simulation of label sets with known truth."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class MultilabelSimulation(Simulation):
-    """Simulated sets of labels, the true sets, and the parameters they were drawn from.
+    """Simulated label sets, true sets and parameters.
 
-    Rates of a worker with a label are logistic functions of the worker's number and the label's, summed: of saying a
-    label that is true (``recall``), and one that is not (``false_positives``), each as (workers, labels) pairs of
-    arrays. ``patterns`` has the share of each pattern's tasks that each label is true of, (patterns, labels).
+    ``recall`` and ``false_positives`` are pairs of worker effects and label effects; rates are the logistic function of
+    their sum. ``patterns`` is the share of tasks with each label, per pattern, (patterns, labels).
     """
 
     log: MultiLabels
@@ -47,27 +46,40 @@ def simulate(
     patterns: int = 1,
     seed: int = 0,
 ) -> MultilabelSimulation:
-    """Draw sets of labels, from the model of :class:`~manyhands.multilabel.PooledRelevance`.
-
-    Time and memory O(answers + labels said), and a number for each worker and each label.
+    """Simulate label sets from the model of :class:`~manyhands.multilabel.PooledRelevance`.
 
     Parameters
     ----------
-    n_tasks, n_workers, n_labels
-        Sizes; names are numbers from 0.
-    answers_per_task
-        Workers who answer a task, all different.
-    true_labels
-        Mean number of true labels per task. With one pattern each is as likely as any other.
-    recall, specificity
-        Of an ordinary worker with an ordinary label.
-    spread
-        Standard deviation of workers and of labels, in logits.
-    patterns
-        How many patterns tasks are of, each as likely as the others. Every label belongs to one of them and is nine
-        times as likely there as elsewhere, so that labels of a pattern go together.
-    seed
-        Seed of all draws.
+    n_tasks : int, default 200
+        Number of tasks, with ids from 0.
+    n_workers : int, default 20
+        Number of workers, with ids from 0.
+    n_labels : int, default 8
+        Number of labels, with ids from 0.
+    answers_per_task : int, default 5
+        Number of different workers per task.
+    true_labels : float, default 1.5
+        Mean number of true labels per task.
+    recall : float, default 0.75
+        Recall of an average worker for an average label.
+    specificity : float, default 0.95
+        Specificity of an average worker for an average label.
+    spread : float, default 0.5
+        Standard deviation of worker effects and of label effects, in logits.
+    patterns : int, default 1
+        Number of equally likely label patterns. Each label belongs to one pattern, where it is nine times as likely as
+        elsewhere.
+    seed : int, default 0
+        Random seed.
+
+    Returns
+    -------
+    MultilabelSimulation
+        The answers, true sets and parameters.
+
+    Notes
+    -----
+    Time and memory O(answers + labels given + workers + labels).
 
     Examples
     --------
@@ -93,33 +105,33 @@ def simulate(
     truth = _truth(rng, shares, n_tasks)
     tasks = np.repeat(np.arange(n_tasks), answers_per_task)
     workers = np.concatenate([rng.choice(n_workers, answers_per_task, replace=False) for _ in range(n_tasks)])
-    said: list[set[int]] = [set() for _ in range(len(tasks))]
+    answer_sets: list[set[int]] = [set() for _ in range(len(tasks))]
     for answer, (task, worker) in enumerate(zip(tasks.tolist(), workers.tolist(), strict=True)):
         for label in truth[task]:
             if rng.random() < _rate(rates[0], worker, label):
-                said[answer].add(label)
+                answer_sets[answer].add(label)
     for label in range(n_labels):
-        # Alarms at the highest rate of any worker, of which each keeps as many as their own rate leaves.
+        # Draw false positives at the maximum rate of all workers, then thin them to each worker's rate.
         most = _rate(rates[1], int(np.argmax(rates[1][0])), label)
         for answer in rng.choice(len(tasks), rng.binomial(len(tasks), most), replace=False).tolist():
-            kept = rng.random() < _rate(rates[1], int(workers[answer]), label) / most
-            if kept and label not in truth[tasks[answer]]:
-                said[answer].add(label)
-    answers = MultiLabels.from_arrays(tasks, workers, [sorted(one) for one in said], inventory=range(n_labels))
+            is_kept = rng.random() < _rate(rates[1], int(workers[answer]), label) / most
+            if is_kept and label not in truth[tasks[answer]]:
+                answer_sets[answer].add(label)
+    answers = MultiLabels.from_arrays(tasks, workers, [sorted(one) for one in answer_sets], inventory=range(n_labels))
     return MultilabelSimulation(
         log=answers, truth=truth, recall=rates[0], false_positives=rates[1], patterns=shares, seed=seed
     )
 
 
 def _patterns(n: int, n_labels: int, share: float) -> Array:
-    """Shares of labels in each pattern, which are `share` on average as far as none is above one."""
-    own = np.arange(n_labels) % n == np.arange(n)[:, None]
-    found: Array = np.minimum(np.where(own, 9.0, 1.0) * share * n / (n + 8), 1.0)
-    return found
+    """Label shares of each pattern, with mean `share` unless a share is clipped at one."""
+    in_pattern = np.arange(n_labels) % n == np.arange(n)[:, None]
+    shares: Array = np.minimum(np.where(in_pattern, 9.0, 1.0) * share * n / (n + 8), 1.0)
+    return shares
 
 
 def _truth(rng: np.random.Generator, shares: Array, n_tasks: int) -> tuple[tuple[int, ...], ...]:
-    """Labels of tasks, drawn label by label where there are several patterns."""
+    """Draw the true labels of tasks."""
     if len(shares) == 1:
         counts = rng.binomial(shares.shape[1], shares[0, 0], n_tasks)
         return tuple(tuple(sorted(rng.choice(shares.shape[1], count, replace=False).tolist())) for count in counts)

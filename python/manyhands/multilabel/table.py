@@ -1,4 +1,4 @@
-"""The table of sets: who said which labels of a task."""
+"""Table of multi-label answers by task and worker."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ Ints = npt.NDArray[np.int64]
 
 
 class MultiLabels(Answers):
-    """An immutable, sparse table of (task, worker, set of labels) rows.
+    """Immutable, sparse table of (task, worker, set of labels) rows.
 
-    A worker who names some labels of a task says no to all others that could be said, its *inventory*: an empty set is
-    an answer, and not a missing one. Made by one of the constructors below or by :func:`manyhands.read` with
-    ``kind="multilabel"``. Ids are those of :class:`~manyhands.Annotations`. A worker's second answer to the same task
-    counts as another, unless `repeats` says otherwise.
+    Build it with :meth:`from_frame` or :meth:`from_arrays`, or read a file with :func:`manyhands.read` and
+    ``kind="multilabel"``. A set is an answer about all possible labels (the *inventory*): labels outside the set count
+    as a no, and an empty set is an answer, not a missing one. Ids are as in :class:`~manyhands.Annotations`. A second
+    answer of a worker to a task counts as another answer, unless `repeats` is passed.
 
-    Memory: 8 bytes per row, 8 per label of each distinct set, and 4 per task, in addition to the names.
+    Memory: 8 bytes per row, 8 per label of each distinct set, and 4 per task, plus names.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class MultiLabels(Answers):
     _file_kind: ClassVar[str] = "multilabels"
     _table: _core.CodeTable
     _labels: Names
-    #: Distinct sets, which the table holds numbers of: where the labels of each begin, and their codes, ascending.
+    #: Distinct sets: offsets, and label codes in ascending order. The compiled table stores set numbers.
     _starts: Ints
     _members: Ints
 
@@ -81,22 +81,28 @@ class MultiLabels(Answers):
 
         Parameters
         ----------
-        frame
-            The log. Anything with the Arrow PyCapsule interface will do.
-        task, worker
+        frame : DataFrame, Arrow table or mapping of columns
+            The log. Any object with the Arrow PyCapsule interface works.
+        task, worker : str, optional
             Column names, as for :meth:`Annotations.from_frame`.
-        labels
-            The column of sets, one row per answer: lists, sets or text. Null and empty text are empty sets. Several
-            columns in a list are one per label, each with 1 or true where the label was said, and 0 or false elsewhere.
-        label
-            In place of `labels`: the column of a log in long form, a row for each label that a worker says of a task. A
-            row without a label says that there was an answer, if only an empty one.
-        sep
-            What separates the labels of a text; None where each text is one label.
-        inventory
-            All labels that could be said, in the order of their codes. By default those that were, sorted.
-        repeats
-            As for :meth:`Annotations.from_frame`. The long form has none: rows of a worker and task are one answer.
+        labels : str or list of str, optional
+            Column of sets, one row per answer: lists, sets or text. Null and empty text are empty sets. A list of
+            columns means one column per label, with 1 or true if the label was given, and 0 or false otherwise.
+        label : str, optional
+            Label column of a log in long form (instead of `labels`): one row per label given. A row without a label
+            marks an answer that may be an empty set.
+        sep : str or None, default "|"
+            Separator of labels in text; None if each text is a single label.
+        inventory : iterable of labels, optional
+            All possible labels, in code order. By default all labels that occur, sorted.
+        repeats : {"keep", "first", "last", "error"}, default "keep"
+            As for :meth:`Annotations.from_frame`. Not available in long form, where all rows of a worker and task are
+            one answer.
+
+        Returns
+        -------
+        MultiLabels
+            The table.
 
         Examples
         --------
@@ -108,8 +114,8 @@ class MultiLabels(Answers):
         if label is not None:
             if labels is not None or repeats != "keep":
                 raise ValueError(
-                    f"{argument('label')} is for the long form, a row a label, and goes with neither labels= "
-                    "nor repeats="
+                    f"{argument('label')} reads the long form (one row per label) and cannot be combined with labels= "
+                    "or repeats="
                 )
             columns = columns_of(frame, {"task": task, "worker": worker, "label": label}, (), weak=cls._weak)
             return cls._of_long(columns, inventory)
@@ -127,9 +133,9 @@ class MultiLabels(Answers):
         inventory: Iterable[Any] | None = None,
         repeats: Repeats = "keep",
     ) -> Self:
-        """Build a table from columns of equal length: ids of tasks and workers, and sets.
+        """Build a table from columns of equal length: task ids, worker ids and sets.
 
-        Other parameters are those of :meth:`from_frame`.
+        For the other parameters, see :meth:`from_frame`.
         """
         settings = {"sep": sep, "inventory": inventory, "repeats": repeats}
         return cls._of_arrays(settings, tasks=tasks, workers=workers, labels=labels)
@@ -142,10 +148,10 @@ class MultiLabels(Answers):
         if others:
             data, inventory = _from_flags(columns), inventory or columns.names["labels"]
             what, sep = "the columns of labels", None
-        lengths, said = _spread(data, what, sep)
+        lengths, label_values = _flatten_sets(data, what, sep)
 
         def encode(ids: Ids) -> Payload:
-            codes, names = _encoded(said, what, inventory)
+            codes, names = _encode_labels(label_values, what, inventory)
             return _distinct_sets(len(lengths), np.repeat(np.arange(len(lengths)), lengths), codes, names)
 
         return Parsed({what: len(lengths)}, encode)
@@ -158,14 +164,14 @@ class MultiLabels(Answers):
         )
         checks.refuse_missing_ids(tasks, workers)
         absent = label.missing()
-        said = np.ones(len(label), np.bool_) if absent is None else ~absent
+        present = np.ones(len(label), np.bool_) if absent is None else ~absent
         ids = encode_ids(tasks, workers)
         n_tasks, n_workers = len(ids.tasks), len(ids.workers)
         answers, row_of = np.unique(ids.task_codes.astype(np.int64) * n_workers + ids.worker_codes, return_inverse=True)
         rows = label.data.to_pylist() if hasattr(label.data, "to_pylist") else list(label.data)
-        spoken = [row for row, there in zip(rows, said.tolist(), strict=True) if there]
-        codes, names = _encoded(spoken, label.what, inventory)
-        payload = _distinct_sets(len(answers), row_of[said], codes, names)
+        label_values = [row for row, there in zip(rows, present.tolist(), strict=True) if there]
+        codes, names = _encode_labels(label_values, label.what, inventory)
+        payload = _distinct_sets(len(answers), row_of[present], codes, names)
         task_codes, worker_codes = (part.astype(np.uint32) for part in (answers // n_workers, answers % n_workers))
         table = cls._compiled(task_codes, worker_codes, payload, None, n_tasks, n_workers)
         return cls(table, ids.tasks, ids.workers, *payload.parts)
@@ -174,22 +180,22 @@ class MultiLabels(Answers):
 
     @property
     def table(self) -> _core.CodeTable:
-        """The compiled table of codes and numbers of sets: frozen, and what kernels take."""
+        """Compiled table of codes and set numbers (read-only), as passed to the kernels."""
         return self._table
 
     @property
     def n_labels(self) -> int:
-        """Number of labels that could be said."""
+        """Number of possible labels."""
         return len(self._labels)
 
     @property
     def labels(self) -> npt.NDArray[Any]:
-        """Names of the labels that could be said, in code order."""
+        """Names of the possible labels, in code order."""
         return self._labels.values
 
     @property
     def sets(self) -> npt.NDArray[np.object_]:
-        """The distinct sets, as tuples of names, shorter ones first: what the last of :meth:`codes` are places in."""
+        """Distinct sets as tuples of names, shorter ones first; the third array of :meth:`codes` indexes them."""
         names = self._labels.values[self._members].tolist()
         return as_objects([tuple(names[a:b]) for a, b in pairwise(self._starts.tolist())])
 
@@ -197,22 +203,25 @@ class MultiLabels(Answers):
         answers, labels = self.said()
         sizes = np.bincount(answers, minlength=self.n_annotations)
         shares = np.bincount(labels, minlength=self.n_labels) / max(self.n_annotations, 1)
-        named, empty = dict(zip(class_texts(self.labels), shares.tolist(), strict=True)), int((sizes == 0).sum())
+        share_of_label, empty = (
+            dict(zip(class_texts(self.labels), shares.tolist(), strict=True)),
+            int((sizes == 0).sum()),
+        )
         yield from self._about("answers", f"{self.n_annotations:,}, {empty:,} of them empty")
-        yield Fact("n_labels", self.n_labels, "labels", f"{self.n_labels:,}  ({largest(named)})")
+        yield Fact("n_labels", self.n_labels, "labels", f"{self.n_labels:,}  ({largest(share_of_label)})")
         yield Fact("n_empty", empty)
         yield Fact("labels_per_answer", Spread.of(sizes), "labels per answer")
         yield from self._spreads("answers")
-        #: Share of the answers that say each label.
-        yield Fact("label_shares", named)
+        #: Share of answers that contain each label.
+        yield Fact("label_shares", share_of_label)
 
     def codes(self) -> tuple[Codes, Codes, Ints]:
-        """Task and worker code of every answer, and the number of its set, in task order: fresh arrays."""
+        """Return the task code, worker code and set number of every answer in task order, as new arrays."""
         tasks, workers, sets = self._table.columns()
         return tasks, workers, sets.astype(np.int64)
 
     def said(self) -> tuple[Ints, Ints]:
-        """Answer and label code of everything that was said, answers in the order of :meth:`codes`: fresh arrays."""
+        """Return answer and label code of all labels given, in the order of :meth:`codes`, as new arrays."""
         return _members_of(self.codes()[2], self._starts, self._members)
 
     def __repr__(self) -> str:
@@ -243,58 +252,58 @@ class MultiLabels(Answers):
         starts, members = content.array("starts", np.int64, ndim=1), content.array("members", np.int64, ndim=1)
         sound = len(starts) and starts[0] == 0 and starts[-1] == len(members) and (np.diff(starts) >= 0).all()
         if not sound or not ((members >= 0) & (members < len(labels))).all():
-            raise content.damaged("its sets are not those of its answers and labels")
+            raise content.damaged("the sets do not match the answers and labels")
         return Payload(sets, len(starts) - 1, (labels, starts, members))
 
 
-#: How a column of one label says whether it was said.
+#: Accepted values of one-column-per-label data.
 _FLAGS = {**dict.fromkeys(("1", "1.0", "true", "yes"), True), **dict.fromkeys(("0", "0.0", "false", "no"), False)}
 
 
 def _from_flags(columns: Columns) -> list[list[str]]:
-    """The labels of every row, from one column per label."""
+    """Return the labels of every row, from one column per label."""
     rows: list[list[str]] = []
     for name, (data, what) in zip(columns.names["labels"], columns.others["labels"], strict=True):
-        flags = _listed(data)
+        flags = _as_list(data)
         rows = rows or [[] for _ in flags]
         for place, flag in enumerate(flags):
-            said = _FLAGS.get(str(flag).strip().lower())
-            if said is None:
+            has_label = _FLAGS.get(str(flag).strip().lower())
+            if has_label is None:
                 shown = "no value" if _is_missing(flag) or flag == "" else repr(flag)
                 raise ValueError(
-                    f"{what} holds {shown} at row {place}; a column for each label holds 1 or 0, or true or false"
+                    f"{what} contains {shown} at row {place}; columns per label must contain 1 or 0, or true or false"
                 )
-            if said:
+            if has_label:
                 rows[place].append(name)
     return rows
 
 
-def _listed(data: Any) -> list[Any]:
-    """The values of a column, whatever library it is from."""
+def _as_list(data: Any) -> list[Any]:
+    """Return the values of a column of any library."""
     return list(
         data.to_pylist() if hasattr(data, "to_pylist") else data.to_list() if hasattr(data, "to_list") else data
     )
 
 
-def _spread(data: Any, what: str, sep: str | None) -> tuple[Ints, list[Any]]:
-    """How many labels each row says, and all of them, one after the other."""
-    rows = _listed(data)
-    lengths, said = np.zeros(len(rows), np.int64), []
+def _flatten_sets(data: Any, what: str, sep: str | None) -> tuple[Ints, list[Any]]:
+    """Return the number of labels per row, and all labels."""
+    rows = _as_list(data)
+    lengths, label_values = np.zeros(len(rows), np.int64), []
     for place, row in enumerate(rows):
         items = _items(row, sep)
         if items is None or any(_is_missing(item) for item in items):
-            shown = "a label that is missing" if items is not None else f"{row!r}, a {type(row).__name__}"
+            shown = "a missing label" if items is not None else f"{row!r}, a {type(row).__name__}"
             raise TypeError(
-                f"{what} holds {shown} at row {place}; give lists of labels, or text with sep= between them, or list "
-                "the columns where each label has one"
+                f"{what} contains {shown} at row {place}; pass lists of labels, text with a separator (sep=), or "
+                "a list of columns with one column per label"
             )
         lengths[place] = len(items)
-        said.extend(items)
-    return lengths, said
+        label_values.extend(items)
+    return lengths, label_values
 
 
 def _items(row: Any, sep: str | None) -> list[Any] | None:
-    """The labels of a row; None for what is no set."""
+    """Return the labels of a row; None if the value is not a set."""
     if isinstance(row, str):
         parts = [row] if sep is None else row.split(sep)
         return [part.strip() for part in parts if part.strip()]
@@ -307,21 +316,21 @@ def _is_missing(item: Any) -> bool:
     return item is None or (isinstance(item, float) and item != item) or type(item).__name__ in ("NAType", "NaTType")
 
 
-def _encoded(said: list[Any], what: str, inventory: Iterable[Any] | None) -> tuple[Ints, Names]:
-    """Codes of what was said, and the inventory."""
+def _encode_labels(label_values: list[Any], what: str, inventory: Iterable[Any] | None) -> tuple[Ints, Names]:
+    """Return the codes of the labels given, and the inventory."""
     fixed = None if inventory is None else checks.fixed_classes(inventory, "inventory")
-    if not said:
+    if not label_values:
         if fixed is None:
-            raise ValueError(f"{what} holds no label at all: name those that could have been said in inventory=")
+            raise ValueError(f"{what} contains no labels: pass the possible labels as inventory=")
         return np.zeros(0, np.int64), fixed
-    codes, names = Column(said, what).encode()
+    codes, names = Column(label_values, what).encode()
     if fixed is not None:
         codes, names = checks.recoded(codes, names, fixed, "the inventory"), fixed
     return codes.astype(np.int64), names
 
 
 def distinct(n_rows: int, rows: Ints, codes: Ints, n_labels: int) -> tuple[Ints, Ints, Ints]:
-    """Number the distinct sets, shorter ones first: the set of each row, and all sets as `MultiLabels` keeps them."""
+    """Number the distinct sets, shorter ones first: the set number of each row, and offsets and labels of all sets."""
     pairs = np.unique(rows * n_labels + codes)
     rows, codes = pairs // max(n_labels, 1), pairs % max(n_labels, 1)
     lengths = np.bincount(rows, minlength=n_rows)
@@ -340,13 +349,13 @@ def distinct(n_rows: int, rows: Ints, codes: Ints, n_labels: int) -> tuple[Ints,
 
 
 def _distinct_sets(n_rows: int, rows: Ints, codes: Ints, names: Names) -> Payload:
-    """The payload of a table whose rows name the labels of some codes."""
+    """Return the payload of a table from (row, label) pairs."""
     numbers, starts, members = distinct(n_rows, rows, codes, len(names))
     return Payload(numbers, len(starts) - 1, (names, starts, members))
 
 
 def _members_of(numbers: Ints, starts: Ints, members: Ints) -> tuple[Ints, Ints]:
-    """Row and label of everything that is in the sets of some rows."""
+    """Return row and label of all labels in the sets of some rows."""
     lengths = starts[numbers + 1] - starts[numbers]
     rows = np.repeat(np.arange(len(numbers)), lengths)
     places = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)

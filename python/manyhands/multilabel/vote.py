@@ -1,4 +1,4 @@
-"""Sets by votes."""
+"""Majority vote for label sets."""
 
 from __future__ import annotations
 
@@ -22,26 +22,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class SetVoteFit(SetFit):
-    """Sets by votes."""
+    """Estimated sets and vote counts of workers."""
 
-    #: Labels that each worker said, those of them that are in the sets, and all labels of the sets of their tasks.
+    #: Per worker: labels given, labels given that are in the aggregated sets, labels in the sets of the worker's tasks.
     said: Array = field(metadata=numbers("m", least=0))
     kept: Array = field(metadata=numbers("m", least=0))
     due: Array = field(metadata=numbers("m", least=0))
 
 
 class SetVote(SetAggregator):
-    """The labels that enough of a task's workers said.
+    """Labels that a sufficient share of a task's workers gave.
+
+    A baseline that treats all workers alike. Probabilities are shares of answers.
 
     Parameters
     ----------
-    quorum
-        The least share of a task's answers that hold a label; one half is enough at 0.5.
+    quorum : float, default 0.5
+        Minimum share of a task's answers that contain the label; exactly this share is sufficient.
 
     Notes
     -----
-    Probabilities are shares of answers: a baseline, and what to show where nobody may be trusted more than others.
-    Time O(s log s) and memory O(s) for the s labels of all answers together.
+    Time O(s log s) and memory O(s) for s labels in all answers.
 
     Examples
     --------
@@ -58,46 +59,48 @@ class SetVote(SetAggregator):
 
     def _fit(self, votes: MultiLabels, progress: Callback | None) -> SetFit:
         check_number("quorum", self.quorum, least=0, most=1)
-        found = _shares(votes, np.arange(votes.n_labels))
-        said, kept, due = _counts(votes, found.above(np.full(votes.n_labels, float(self.quorum))))
-        prior = np.bincount(found.labels, found.probabilities, votes.n_labels) / votes.n_tasks
+        candidates = _shares(votes, np.arange(votes.n_labels))
+        n_given, n_matched, n_expected = _counts(votes, candidates.above(np.full(votes.n_labels, float(self.quorum))))
+        prior = np.bincount(candidates.labels, candidates.probabilities, votes.n_labels) / votes.n_tasks
         return SetVoteFit(
-            said=said,
-            kept=kept,
-            due=due,
-            candidates=found,
+            said=n_given,
+            kept=n_matched,
+            due=n_expected,
+            candidates=candidates,
             prior=np.minimum(prior, 1.0),
             thresholds=np.full(votes.n_labels, float(self.quorum)),
             history=np.zeros(0),
         )
 
     def _skills(self) -> Columns:
-        # Of the labels that a worker gave: NaN where there are none to compare.
+        # NaN for workers without labels to compare.
         fit = self._fitted().fit_as(SetVoteFit)
         rates = {"precision": _ratio(fit.kept, fit.said), "recall": _ratio(fit.kept, fit.due)}
         return {"skill": _ratio(2 * fit.kept, fit.said + fit.due), **rates}
 
     def predict(self, answers: Any) -> npt.NDArray[np.object_]:
-        """Sets of tasks, old or new, as tuples of names. A label that was not in the inventory is an error."""
+        """Return the sets of new or old tasks as tuples of names. Labels that were not in ``fit`` raise."""
         now = self._fitted()
         table = MultiLabels._as_table(answers)
-        return _shares(table, self._codes_of(now, table)).above(now.fit.thresholds).named(table.n_tasks, now.labels)
+        return (
+            _shares(table, self._codes_of(now, table)).above(now.fit.thresholds).label_tuples(table.n_tasks, now.labels)
+        )
 
 
-def _counts(votes: MultiLabels, taken: Candidates) -> tuple[Array, Array, Array]:
-    """Count for each worker what they said, and what they should have said, by the sets that were found."""
+def _counts(votes: MultiLabels, selected: Candidates) -> tuple[Array, Array, Array]:
+    """Return per worker: labels given, of these in the aggregated sets, and labels in the sets of their tasks."""
     tasks, workers, _ = votes.codes()
     answer, label = votes.said()
     k, m, by = votes.n_labels, votes.n_workers, workers[answer]
-    right = np.isin(tasks[answer].astype(np.int64) * k + label, taken.tasks * k + taken.labels)
-    sizes = np.bincount(taken.tasks, minlength=votes.n_tasks)
+    right = np.isin(tasks[answer].astype(np.int64) * k + label, selected.tasks * k + selected.labels)
+    sizes = np.bincount(selected.tasks, minlength=votes.n_tasks)
     counts = (np.bincount(by, minlength=m), np.bincount(by, right, m), np.bincount(workers, sizes[tasks], m))
-    said, kept, due = (count.astype(np.float64) for count in counts)
-    return said, kept, due
+    n_given, n_matched, n_expected = (count.astype(np.float64) for count in counts)
+    return n_given, n_matched, n_expected
 
 
 def _shares(answers: MultiLabels, codes: npt.NDArray[Any]) -> Candidates:
-    """Labels that somebody said of a task, by the codes that they shall have, and shares of the answers with them."""
+    """Return the labels of each task in the codes `codes`, with the share of answers that contain them."""
     tasks, _, _ = answers.codes()
     answer, label = answers.said()
     k = int(codes.max(initial=0)) + 1

@@ -1,4 +1,4 @@
-"""Methods for numbers and points: each maps a table of ratings to values with standard errors, and to workers."""
+"""Aggregators for numeric answers and points: values with standard errors, and worker bias, scale and noise."""
 
 from manyhands.numeric.base import NumericAggregator
 from manyhands.numeric.blend import Blend

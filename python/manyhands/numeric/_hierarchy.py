@@ -1,4 +1,4 @@
-"""The loop of the hierarchical Gaussian model: tasks given workers, workers given tasks, priors given workers."""
+"""Variational EM for the hierarchical Gaussian model of tasks, workers and priors."""
 
 from __future__ import annotations
 
@@ -19,65 +19,67 @@ from manyhands.numeric._units import Units
 from manyhands.numeric.base import LEVEL
 from manyhands.numeric.simple import pooled_variance
 
-#: Share of the crowd's noise that every rating has at the least: answers on a grid are never exact.
+#: Minimum noise variance of a rating, relative to the average: ratings on a grid are never exact.
 _FLOOR = 1e-4
-#: A worker's record of noise is shrunk to the crowd's by at least as much as two ratings tell.
+#: Bounds of the Gamma shape of worker precisions; the lower bound corresponds to two ratings of shrinkage.
 _SHAPES = (1.0, 1e6)
-#: Variances of priors are not learnt below this, in units of the ratings' variance.
+#: Lower bound of estimated prior variances, relative to the variance of the ratings.
 _LEAST = 1e-8
 
 
 class Structure(NamedTuple):
-    """What workers may differ in, and how noise is distributed."""
+    """Which worker parameters vary, and the noise distribution."""
 
     bias: bool = True
     scale: bool = True
     noise: bool = True
-    #: Degrees of freedom of Student's t; None for normal noise.
+    #: Degrees of freedom of Student's t noise; None for normal noise.
     freedom: float | None = None
-    #: Whether a rating's precision is told by all other ratings of its worker (messages), or by all.
+    #: Estimate a worker's precision for a rating from the other ratings of the worker (message passing).
     messages: bool = False
 
 
 @dataclass
 class Crowd:
-    """What is known of tasks and workers, in the units of `Units`; axes are numbers, then tasks or workers."""
+    """State of tasks and workers, in the units of `Units`; axes are dimensions, then tasks or workers."""
 
-    #: λ, E[α], E[β], E[α²], E[αβ] and E[β²] of each worker, (numbers, workers, 6): what a pass takes.
+    #: λ, E[α], E[β], E[α²], E[αβ] and E[β²] of each worker, (dimensions, workers, 6): the input of an iteration.
     moments: Array
-    #: Mean and precision of the prior of values, (numbers, 2).
+    #: Prior mean and precision of values, (dimensions, 2).
     prior: Array
-    #: Value and precision of each task, (numbers, tasks, 2).
+    #: Value and precision of each task, (dimensions, tasks, 2).
     tasks: Array
     history: list[float]
     n_iter: int
     converged: bool
-    #: Whether any task has two ratings; if not, there is no noise to learn.
-    told: bool
-    #: Variances of the crowd's origin and of its unit about those of the workers it was drawn from, (numbers, 2).
+    #: Whether any task has two ratings; otherwise noise cannot be estimated.
+    identifiable: bool
+    #: Sampling variances of the crowd's origin and unit, (dimensions, 2).
     convention: Array
 
 
 def start(table: _core.Ratings, units: Units) -> tuple[Crowd, Array]:
-    """The plain means, and the precision of noise of each number."""
+    """Initial point: task means, and the noise precision of each dimension."""
     d, m = table.dims, table.n_workers
     moments = np.zeros((d, m, 6))
     moments[..., 1] = moments[..., 3] = 1.0
-    tasks, prior, precision, told = np.empty((d, table.n_tasks, 2)), np.empty((d, 2)), np.empty(d), True
+    tasks, prior, precision, identifiable = np.empty((d, table.n_tasks, 2)), np.empty((d, 2)), np.empty(d), True
     for dim in range(d):
         means, _ = table.spread(*units.view(dim))
         variance = pooled_variance(means)
-        told = told and variance is not None
+        identifiable = identifiable and variance is not None
         precision[dim] = 1.0 / max(1.0 if variance is None else variance, _LEAST)
-        known = means[:, 0] > 0
-        centre = float(means[known, 1].mean()) if known.any() else 0.0
+        has_ratings = means[:, 0] > 0
+        centre = float(means[has_ratings, 1].mean()) if has_ratings.any() else 0.0
         signal = (
-            float(np.var(means[known, 1])) - float((means[known, 3] / precision[dim]).mean()) if known.any() else 1.0
+            float(np.var(means[has_ratings, 1])) - float((means[has_ratings, 3] / precision[dim]).mean())
+            if has_ratings.any()
+            else 1.0
         )
         prior[dim] = centre, 1.0 / max(signal, 0.05)
         tasks[dim] = np.stack([means[:, 1], means[:, 0] * precision[dim]], axis=1)
         moments[dim, :, 0] = precision[dim]
-    return Crowd(moments, prior, tasks, [], 0, False, told, np.zeros((d, 2))), precision
+    return Crowd(moments, prior, tasks, [], 0, False, identifiable, np.zeros((d, 2))), precision
 
 
 def fit(
@@ -89,12 +91,12 @@ def fit(
     tol: float,
     report: Callable[[int, float], object] | None = None,
 ) -> Crowd:
-    """Learn workers and their priors; values stay on the crowd's scale, whose average worker has scale 1 and bias 0.
+    """Estimate workers and their priors. The scale is fixed by the average worker, with scale 1 and bias 0.
 
-    Where no task has two ratings, nothing is learnt of workers.
+    If no task has two ratings, worker parameters are not estimated.
     """
     crowd, precision = start(table, units)
-    if not crowd.told:
+    if not crowd.identifiable:
         crowd.converged = True
         for dim in range(table.dims):
             crowd.tasks[dim] = table.gaussian_pass(*units.view(dim), crowd.moments[dim], tuple(crowd.prior[dim]))[0]
@@ -119,7 +121,7 @@ def fit(
 
 
 class _Loop:
-    """What an iteration needs besides the crowd."""
+    """State of the iterations that is not part of the result."""
 
     def __init__(
         self, table: _core.Ratings, units: Units, structure: Structure, crowd: Crowd, precision: Array
@@ -130,9 +132,9 @@ class _Loop:
         self.counts = np.bincount(self.by, self.weights, table.n_workers).astype(np.float64)
         self.total = float(self.counts.sum())
         rated = np.bincount(tasks, self.weights, table.n_tasks) > 0
-        # All of them without a copy, as a rule.
+        # A slice avoids copying in the usual case.
         self.rated: slice | npt.NDArray[np.bool_] = slice(None) if rated.all() else rated
-        self.working = self.counts > 0
+        self.active = self.counts > 0
         noise = 1.0 / precision
         self.floor = _FLOOR * noise
         self.bias_variance = 0.1 * noise
@@ -143,17 +145,17 @@ class _Loop:
         self.residuals = [np.full(table.n_annotations, variance) for variance in noise]
 
     def step(self) -> float:
-        """One iteration; returns the lower bound of the evidence, up to a constant."""
+        """Run one iteration; return the evidence lower bound up to a constant."""
         squares = np.empty((self.table.dims, self.table.n_workers))
         bound = 0.0
         for dim in range(self.table.dims):
             sums = self._pass(dim)
-            bound += self._learn_values(dim)
-            bound += self._learn_workers(dim, sums)
+            bound += self._update_values(dim)
+            bound += self._update_workers(dim, sums)
             squares[dim] = (
                 sums[:, 6] if self.structure.messages else self._squares(dim, sums)
             ) + self.counts * self.floor[dim]
-        bound += self._learn_noise(squares)
+        bound += self._update_noise(squares)
         self.crowd.moments[..., 0] = self.skill * self.precision[:, None]
         return bound
 
@@ -164,8 +166,8 @@ class _Loop:
         if self.structure.freedom is not None:
             rest = {"freedom": float(self.structure.freedom), "last": np.ascontiguousarray(crowd.tasks[dim])}
         elif self.structure.messages:
-            # In units of the number's noise, a worker's precision has this shape and rate: of the very residuals that
-            # the pass takes one out of, so that what the others leave of the rate is above 0.
+            # Shape and rate of a worker's precision, in units of the noise of the dimension. The rate uses the same
+            # residuals that the pass removes one of, so the remaining rate is positive.
             shape = self.shape + self.table.dims * self.counts / 2
             rate = (self.shape + self._relative_residuals() / 2) / self.precision[dim]
             rest = {"shapes": np.stack([shape, rate], axis=1), "residuals": self.residuals[dim]}
@@ -176,77 +178,77 @@ class _Loop:
         return sums
 
     def _relative_residuals(self) -> Array:
-        """Squared residuals by the other workers, of each worker and in units of the noise, over all numbers."""
+        """Squared leave-one-out residuals per worker, relative to the noise, summed over dimensions."""
         sums = np.zeros(self.table.n_workers)
-        for own, precision, floor in zip(self.residuals, self.precision, self.floor, strict=True):
-            counted = own if self.weights is None else own * self.weights
-            sums += precision * (np.bincount(self.by, counted, len(sums)) + self.counts * floor)
+        for residuals, precision, floor in zip(self.residuals, self.precision, self.floor, strict=True):
+            weighted = residuals if self.weights is None else residuals * self.weights
+            sums += precision * (np.bincount(self.by, weighted, len(sums)) + self.counts * floor)
         return sums
 
     def convention(self) -> Array:
-        """Variances of the origin and of the unit, (numbers, 2).
+        """Return the sampling variances of the origin and unit of the scale, (dimensions, 2).
 
-        Nothing but the workers' priors says where 0 is and how long 1: an average of as many biases, or scales, as
-        there are workers, each as uncertain as workers vary and as its own ratings leave it. By how much workers vary
-        is itself estimated from them: quantiles are those of Student's t.
+        Origin and unit are only identified by the worker priors: they are averages over the biases (or scales) of the
+        workers, each with the variance between workers plus its estimation error. Because the variance between workers
+        is estimated, quantiles are those of Student's t.
         """
-        own = self.counts[self.working] * self.crowd.moments[:, self.working, 0]
+        precision_sums = self.counts[self.active] * self.crowd.moments[:, self.active, 0]
         used = (self.structure.bias, self.structure.scale)
         variances = np.stack([self.bias_variance, self.scale_variance])
-        # A scale is known by how far the values are spread, in whose units it is.
-        told = np.stack([own, own / self.crowd.prior[:, 1, None]])
-        found = 1.0 / (1.0 / (variances[..., None] + 1.0 / told)).sum(axis=-1)
-        few = student_quantile(LEVEL, int(self.working.sum()) - 1) / student_quantile(LEVEL, None)
-        return np.where(used, found.T * few**2, 0.0)
+        # Scale information depends on the variance of the values.
+        information = np.stack([precision_sums, precision_sums / self.crowd.prior[:, 1, None]])
+        variance = 1.0 / (1.0 / (variances[..., None] + 1.0 / information)).sum(axis=-1)
+        small_sample_factor = student_quantile(LEVEL, int(self.active.sum()) - 1) / student_quantile(LEVEL, None)
+        return np.where(used, variance.T * small_sample_factor**2, 0.0)
 
     # ------------------------------------------------------------------------------------------------- tasks
 
-    def _learn_values(self, dim: int) -> float:
-        """The prior of the values; returns their bound."""
+    def _update_values(self, dim: int) -> float:
+        """Update the prior of the values; return their part of the bound."""
         values, precision = self.crowd.tasks[dim, self.rated].T
         n = len(values)
-        away = values - float(values.mean())
-        squares = float(away @ away + (1.0 / precision).sum())
+        centered = values - float(values.mean())
+        squares = float(centered @ centered + (1.0 / precision).sum())
         prior = 1.0 / max(squares / n, _LEAST)
         self.crowd.prior[dim] = float(values.mean()), prior
         return 0.5 * (n * (math.log(prior) + 1.0) - prior * squares - float(np.log(precision).sum()))
 
     # ----------------------------------------------------------------------------------------------- workers
 
-    def _learn_workers(self, dim: int, sums: Array) -> float:
-        """Bias and scale of each worker, and then how much they vary among workers; returns their bound."""
-        known, x, _, y, yy, xy = sums[:, :6].T
+    def _update_workers(self, dim: int, sums: Array) -> float:
+        """Update bias and scale of each worker and their variances; return their part of the bound."""
+        n, x, _, y, yy, xy = sums[:, :6].T
         moments = self.crowd.moments[dim]
         precision = moments[:, 0]
         bias_prior = 1.0 / self.bias_variance[dim] if self.structure.bias else 0.0
         scale_prior = 1.0 / self.scale_variance[dim] if self.structure.scale else 0.0
         # Normal equations for bias and scale - 1.
         rest, rest_y = precision * (x - y), precision * (xy - yy)
-        bb, ba, aa = precision * known + bias_prior, precision * y, precision * yy + scale_prior
+        bb, ba, aa = precision * n + bias_prior, precision * y, precision * yy + scale_prior
         zero = np.zeros_like(bb)
         if self.structure.bias and self.structure.scale:
-            # The determinant as a sum of what cannot be negative: a difference of products may round to nothing.
-            size = (
-                precision**2 * np.maximum(known * yy - y * y, 0.0) + bias_prior * aa + scale_prior * precision * known
-            )
-            bias, more = (aa * rest - ba * rest_y) / size, (bb * rest_y - ba * rest) / size
-            var_b, var_a, cov = aa / size, bb / size, -ba / size
-            entropy = -0.5 * np.log(size)
+            # The determinant as a sum of non-negative terms, which cannot cancel.
+            determinant = precision**2 * np.maximum(n * yy - y * y, 0.0) + bias_prior * aa + scale_prior * precision * n
+            bias, scale_offset = (aa * rest - ba * rest_y) / determinant, (bb * rest_y - ba * rest) / determinant
+            var_b, var_a, cov = aa / determinant, bb / determinant, -ba / determinant
+            entropy = -0.5 * np.log(determinant)
         elif self.structure.bias:
-            bias, more, var_b, var_a, cov, entropy = rest / bb, zero, 1.0 / bb, zero, zero, -0.5 * np.log(bb)
+            bias, scale_offset, var_b, var_a, cov, entropy = rest / bb, zero, 1.0 / bb, zero, zero, -0.5 * np.log(bb)
         elif self.structure.scale:
-            bias, more, var_b, var_a, cov, entropy = zero, rest_y / aa, zero, 1.0 / aa, zero, -0.5 * np.log(aa)
+            bias, scale_offset, var_b, var_a, cov, entropy = zero, rest_y / aa, zero, 1.0 / aa, zero, -0.5 * np.log(aa)
         else:
-            bias = more = var_b = var_a = cov = entropy = zero
-        scale = 1.0 + more
+            bias = scale_offset = var_b = var_a = cov = entropy = zero
+        scale = 1.0 + scale_offset
         moments[:, 1:] = np.stack([scale, bias, scale**2 + var_a, scale * bias + cov, bias**2 + var_b], axis=1)
-        return self._learn_priors(dim, bias, more, var_b, var_a, entropy)
+        return self._update_priors(dim, bias, scale_offset, var_b, var_a, entropy)
 
-    def _learn_priors(self, dim: int, bias: Array, more: Array, var_b: Array, var_a: Array, entropy: Array) -> float:
-        here, bound = self.working, float(entropy[self.working].sum())
+    def _update_priors(
+        self, dim: int, bias: Array, scale_offset: Array, var_b: Array, var_a: Array, entropy: Array
+    ) -> float:
+        here, bound = self.active, float(entropy[self.active].sum())
         for used, variances, squares in (
             (self.structure.bias, self.bias_variance, bias**2 + var_b),
-            (self.structure.scale, self.scale_variance, more**2 + var_a),
+            (self.structure.scale, self.scale_variance, scale_offset**2 + var_a),
         ):
             if used:
                 variances[dim] = max(float(squares[here].mean()), _LEAST)
@@ -254,15 +256,15 @@ class _Loop:
         return bound
 
     def _squares(self, dim: int, sums: Array) -> Array:
-        """Expected squared residuals of each worker, with bias and scale as they are now."""
-        known, x, xx, y, yy, xy = sums[:, :6].T
+        """Expected squared residuals of each worker at the current bias and scale."""
+        n, x, xx, y, yy, xy = sums[:, :6].T
         _, a, b, aa, ab, bb = self.crowd.moments[dim].T
-        squares: Array = np.maximum(xx - 2 * b * x - 2 * a * xy + 2 * ab * y + bb * known + aa * yy, 0.0)
+        squares: Array = np.maximum(xx - 2 * b * x - 2 * a * xy + 2 * ab * y + bb * n + aa * yy, 0.0)
         return squares
 
-    def _learn_noise(self, squares: Array) -> float:
-        """The precision of each worker, shared by all numbers of an answer, its prior, and each number's own."""
-        here, d = self.working, self.table.dims
+    def _update_noise(self, squares: Array) -> float:
+        """Update worker precisions (shared by all dimensions), their prior, and the precision of each dimension."""
+        here, d = self.active, self.table.dims
         relative = (squares * self.precision[:, None]).sum(axis=0)
         bound = 0.0
         if self.structure.noise:
@@ -272,8 +274,8 @@ class _Loop:
             self.log_skill = digamma(shape) - np.log(rate)
             entropy = shape - np.log(rate) + log_gamma(shape) + (1.0 - shape) * digamma(shape)
             self.shape = _best_shape(float((self.log_skill - self.skill)[here].mean()))
-            own = self.shape * math.log(self.shape) - math.lgamma(self.shape)
-            prior = own + (self.shape - 1.0) * self.log_skill - self.shape * self.skill
+            log_normalizer = self.shape * math.log(self.shape) - math.lgamma(self.shape)
+            prior = log_normalizer + (self.shape - 1.0) * self.log_skill - self.shape * self.skill
             bound += float((prior + entropy)[here].sum())
         self.precision = self.total / np.maximum((squares * self.skill).sum(axis=1), _LEAST * self.total)
         likelihood = 0.5 * self.counts * self.log_skill * d + 0.5 * self.counts * np.log(self.precision).sum()
@@ -281,7 +283,7 @@ class _Loop:
 
 
 def _best_shape(mean: float) -> float:
-    """The shape of the Gamma distribution of mean 1 whose expected log-density is greatest, given E[log λ − λ]."""
+    """Shape of the mean-one Gamma distribution with the greatest expected log-density, given E[log λ − λ]."""
     low, high = _SHAPES
     while high > low * (1.0 + 1e-13):
         middle = math.sqrt(low * high)
@@ -291,7 +293,7 @@ def _best_shape(mean: float) -> float:
 
 
 def _digamma_of_one(x: float) -> float:
-    """The same as `digamma` of one number, many times sooner."""
+    """Scalar `digamma`, much faster than the array version."""
     total = 0.0
     while x < 8.0:
         total -= 1.0 / x

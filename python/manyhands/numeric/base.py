@@ -1,4 +1,4 @@
-"""What all aggregators of numbers share: values with errors, workers by how they rate, prediction, files."""
+"""Base class of numeric aggregators: values with errors, worker parameters, prediction, persistence."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ from manyhands.numeric.table import Ratings
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: The level of `intervals_`.
+#: Level of `intervals_`.
 LEVEL = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
 class ValueFit(Fit):
-    """What an aggregator learns from a table of numbers, of shapes (tasks, numbers) and (workers, numbers)."""
+    """Estimates for numeric answers; shapes are (tasks, dimensions) and (workers, dimensions)."""
 
     values: Array = field(metadata=numbers("nd"))
     #: Standard errors of the values.
     errors: Array = field(metadata=numbers("nd", least=0))
-    #: What a worker adds to a value of average size.
+    #: Mean deviation of a worker at a value of average size.
     bias: Array = field(metadata=numbers("md"))
-    #: By how much a worker's ratings change where the value changes by one.
+    #: Slope of a worker's ratings against the values.
     scale: Array = field(metadata=numbers("md"))
-    #: Standard deviation of what is left.
+    #: Residual standard deviation.
     noise: Array = field(metadata=numbers("md", least=0))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ValueFitted(TaskFitted[ValueFit]):
-    """A fit of numbers, and what they are called."""
+    """Fitted state of a numeric aggregator, with the names of the dimensions."""
 
     dimensions: Names = field(metadata=names("d"))
 
 
 class NumericAggregator(TaskEstimator[Ratings, ValueFit, ValueFitted]):
-    """Base of all aggregators of numbers: a subclass gives ``_fit`` and ``_predict``."""
+    """Base class of numeric aggregators. Subclasses implement ``_fit`` and ``_predict``."""
 
     _kind: ClassVar[str] = "numeric"
     _file_kind: ClassVar[str] = "numeric"
@@ -59,33 +59,33 @@ class NumericAggregator(TaskEstimator[Ratings, ValueFit, ValueFitted]):
     # --------------------------------------------------------------------------------------------------- fit
 
     def _check_room(self, votes: Ratings) -> None:
-        # Values, errors and scratch of a pass, and what is known of workers.
-        needed = 8 * votes.n_dims * (6 * votes.n_tasks + 24 * votes.n_workers)
+        # Values, errors, scratch space and worker parameters.
+        n_bytes = 8 * votes.n_dims * (6 * votes.n_tasks + 24 * votes.n_workers)
         tasks, workers = counted(votes.n_tasks, "task"), counted(votes.n_workers, "worker")
-        check_memory(needed, f"{type(self).__name__} of {tasks} and {workers}", "fit the tasks in parts")
+        check_memory(n_bytes, f"{type(self).__name__} of {tasks} and {workers}", "fit fewer tasks at a time")
 
     # ----------------------------------------------------------------------------------------------- results
 
     def _flat(self, array: Array) -> Array:
-        """One column as a list of numbers."""
+        """Drop the last axis if there is a single dimension."""
         return array[:, 0] if array.shape[1] == 1 else array
 
     @property
     def values_(self) -> Array:
-        """The value of each task, (n_tasks,), or (n_tasks, n_dims) for points."""
+        """Value of each task, shape (n_tasks,), or (n_tasks, n_dims) for points."""
         return self._flat(self._fitted().fit.values)
 
     @property
     def errors_(self) -> Array:
-        """The standard error of each value, of the same shape."""
+        """Standard error of each value, same shape as :attr:`values_`."""
         return self._flat(self._fitted().fit.errors)
 
     @property
     def confidence_(self) -> Array:
-        """Reliability of each value, (n_tasks,): V / (V + error²), with V the variance of the values; 1 is exact.
+        """Reliability of each value, shape (n_tasks,): V / (V + error²) with V the variance of the values.
 
-        A number is never exactly right: this is the share of what sets the values apart that is not error, for points
-        that of the least reliable number. See :meth:`intervals` for intervals.
+        1 means that the value has no error. For points, the minimum over dimensions. See :meth:`intervals` for
+        intervals.
         """
         return self._reliability(self._fitted().fit)
 
@@ -95,61 +95,68 @@ class NumericAggregator(TaskEstimator[Ratings, ValueFit, ValueFitted]):
 
     @property
     def intervals_(self) -> Array:
-        """Intervals that hold nine values in ten, (n_tasks, 2), or (n_tasks, n_dims, 2); see :meth:`intervals`."""
+        """90 % intervals, shape (n_tasks, 2), or (n_tasks, n_dims, 2) for points; see :meth:`intervals`."""
         return self.intervals()
 
     def intervals(self, level: float = LEVEL) -> Array:
-        """Lower and upper ends of intervals about the values, (n_tasks, 2), or (n_tasks, n_dims, 2) for points.
+        """Return the lower and upper ends of intervals, shape (n_tasks, 2), or (n_tasks, n_dims, 2) for points.
 
         Parameters
         ----------
-        level
-            The share of values that they are to hold; by normal errors of the size :attr:`errors_`.
+        level : float, default 0.9
+            Share of true values that the intervals should contain, assuming normal errors of size :attr:`errors_`.
+
+        Returns
+        -------
+        ndarray
+            Lower and upper ends on the last axis.
         """
         return np.stack([self._flat(end) for end in self._ends(self._fitted().fit, level)], axis=-1)
 
     def _ends(self, fit: ValueFit, level: float) -> tuple[Array, Array]:
         """Lower and upper ends, (n_tasks, n_dims)."""
-        # Not worth a place in every import of the library.
+        # Imported here to keep `import manyhands` fast.
         from statistics import NormalDist
 
         check_between("level", level, such_as=LEVEL)
-        # Of the largest numbers that there are, ends are no larger.
+        # Ends that overflow are clipped to the largest finite number.
         with np.errstate(over="ignore"):
-            away = NormalDist().inv_cdf(0.5 + level / 2) * fit.errors
-            ends = fit.values - away, fit.values + away
+            margin = NormalDist().inv_cdf(0.5 + level / 2) * fit.errors
+            ends = fit.values - margin, fit.values + margin
         largest = np.finfo(np.float64).max
         low, high = (np.clip(end, -largest, largest) for end in ends)
         return low, high
 
     @property
     def bias_(self) -> Array:
-        """What each worker adds to a value of average size, (n_workers,), or (n_workers, n_dims) for points."""
+        """Mean deviation of each worker at an average value, shape (n_workers,), or (n_workers, n_dims) for points."""
         return self._flat(self._fitted().fit.bias)
 
     @property
     def scale_(self) -> Array:
-        """By how much each worker's ratings rise where the value rises by one, of the shape of :attr:`bias_`."""
+        """Slope of each worker's ratings against the values, same shape as :attr:`bias_`."""
         return self._flat(self._fitted().fit.scale)
 
     @property
     def noise_(self) -> Array:
-        """Standard deviation of what bias and scale leave of each worker's ratings, of the shape of :attr:`bias_`."""
+        """Residual standard deviation of each worker's ratings, same shape as :attr:`bias_`."""
         return self._flat(self._fitted().fit.noise)
 
     def _columns(self, now: ValueFitted, **arrays: Array) -> dict[str, Array]:
-        """Columns of a frame, named after the numbers where there are several: ``x_bias``, ``y_bias``."""
-        called = now.dimensions.values.tolist()
-        if len(called) == 1:
+        """Columns of a frame; with several dimensions prefixed by their names: ``x_bias``, ``y_bias``."""
+        dimension_names = now.dimensions.values.tolist()
+        if len(dimension_names) == 1:
             return {what: array[:, 0] for what, array in arrays.items()}
-        columns = {(name, what): array[:, i] for i, name in enumerate(called) for what, array in arrays.items()}
+        columns = {
+            (name, what): array[:, i] for i, name in enumerate(dimension_names) for what, array in arrays.items()
+        }
         return {name if what == "value" else f"{name}_{what}": column for (name, what), column in columns.items()}
 
     def to_frame(self) -> pa.Table:
-        """Return task, value, ``confidence``, ``error`` and the 90 % interval, ``low`` to ``high``, as an Arrow table.
+        """Return the task, value, confidence, standard error and 90 % interval of each task as an Arrow table.
 
-        ``error`` is the standard error. The metadata of the schema holds the ``level`` of the interval. With several
-        numbers they go by their names: ``x``, ``y``, …, ``confidence``, ``x_error``, ``x_low``, ``x_high``, ….
+        Columns: ``task``, ``value``, ``confidence``, ``error``, ``low``, ``high``. The schema metadata contains the
+        ``level``. With several dimensions: ``x``, ``y``, …, ``confidence``, ``x_error``, ``x_low``, ``x_high``, ….
         """
         return super().to_frame()
 
@@ -168,7 +175,7 @@ class NumericAggregator(TaskEstimator[Ratings, ValueFit, ValueFitted]):
     def _skills(self) -> Columns:
         now = self._fitted()
         fit = now.fit
-        # In units in which no square overflows.
+        # Scaled so that squares do not overflow.
         unit = np.maximum(np.abs(fit.values).max(axis=0, initial=0.0), np.abs(fit.noise).max(axis=0, initial=0.0))
         unit = np.where(unit > 0, unit, 1.0)
         signal = fit.scale * np.std(fit.values / unit, axis=0)
@@ -179,19 +186,27 @@ class NumericAggregator(TaskEstimator[Ratings, ValueFit, ValueFitted]):
     # -------------------------------------------------------------------------------------------- prediction
 
     def predict(self, votes: Any) -> Array:
-        """Values of tasks, old or new, from ratings by known workers: (votes.n_tasks,), or (votes.n_tasks, n_dims).
+        """Return values of new or old tasks, using the fitted worker parameters.
 
-        Workers are as they were learnt; one who was not seen in ``fit`` counts as the crowd's average worker.
+        Parameters
+        ----------
+        votes : Ratings or anything that converts to it
+            Ratings of the tasks. Workers that were not in ``fit`` get the average worker's parameters.
+
+        Returns
+        -------
+        ndarray of shape (votes.n_tasks,) or (votes.n_tasks, n_dims)
+            Value of each task.
         """
         now = self._fitted()
         ratings = Ratings._as_table(votes)
         if ratings.n_dims != len(now.dimensions):
             raise ValueError(
-                f"ratings of {counted(ratings.n_dims, 'number')} each, for a model of {len(now.dimensions)}: "
-                f"{', '.join(map(str, now.dimensions.values.tolist()))}"
+                f"the ratings have {counted(ratings.n_dims, 'number')} each, but the model was fitted to "
+                f"{len(now.dimensions)}: {', '.join(map(str, now.dimensions.values.tolist()))}"
             )
         return self._flat(self._predict(now, ratings, now.workers.match(ratings._workers)))
 
     @abstractmethod
     def _predict(self, now: ValueFitted, ratings: Ratings, known: npt.NDArray[np.int64]) -> Array:
-        """Values of ratings whose worker m was worker known[m] in fit, or nobody where that is -1: (tasks, numbers)."""
+        """Return values, (tasks, dimensions); ``known[m]`` is the code in ``fit`` of worker m, or -1."""

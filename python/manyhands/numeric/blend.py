@@ -1,4 +1,4 @@
-"""The default for numbers: models of the crowd and the mean, blended by how well they foretell unseen workers."""
+"""Blend: the default for numbers, a stack of the mean and five worker models."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from manyhands.metrics.intervals import offset_errors
 from manyhands.numeric._hierarchy import Crowd, Structure, fit
 from manyhands.numeric._units import Units
 from manyhands.numeric.base import LEVEL, NumericAggregator, ValueFit, ValueFitted
-from manyhands.numeric.gaussian import predicted, read_off, workers_of
-from manyhands.numeric.simple import ALONE, pooled_variance
+from manyhands.numeric.gaussian import predict_values, values_and_errors, worker_parameters_of
+from manyhands.numeric.simple import SINGLE_RATINGS_WARNING, pooled_variance
 from manyhands.numeric.table import Ratings
 
-#: The models that are blended with the mean, from the simplest to the richest.
+#: Models that are blended with the mean, from simplest to richest.
 MEMBERS: dict[str, Structure] = {
     "bias": Structure(bias=True, scale=False, noise=False),
     "noise": Structure(bias=False, scale=False, noise=True),
@@ -31,19 +31,19 @@ MEMBERS: dict[str, Structure] = {
     "bias+scale": Structure(bias=True, scale=True, noise=False),
     "bias+scale+noise": Structure(bias=True, scale=True, noise=True),
 }
-#: Where blends start from, among the mean and the models.
+#: Index of the initial member.
 _START = 1
-#: On fewer tasks no model can tell how values are spread, nor a bias from a value: there is the mean alone.
+#: Minimum number of tasks for worker models; with fewer tasks the mean is used.
 _LEAST_TASKS = 3
-#: Tables with more ratings are judged on some of their tasks.
+#: Maximum number of ratings used for cross-validation.
 _MOST = 1 << 20
 
 
 class _Member(NamedTuple):
-    """A model, and what brings its values to the units of the mean: values·gain + shift."""
+    """A fitted model, with the linear map of its values to the scale of the means: values · gain + shift."""
 
     values: Array
-    #: Standard errors, in its own unit.
+    #: Standard errors, in the units of the model.
     errors: Array
     gain: Array
     shift: Array
@@ -51,7 +51,7 @@ class _Member(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class BlendFit(ValueFit):
-    """Weights of the mean and the models, and what each model learnt, in units of their own."""
+    """Blend weights, and the parameters of each model in standardized units."""
 
     shares: Array = field(metadata=numbers("s"))
     moments: Array = field(metadata=numbers("bdm6"))
@@ -63,37 +63,35 @@ class BlendFit(ValueFit):
 
 
 class Blend(NumericAggregator, default=True):
-    """The method to use when no other is named: the mean and five models of workers, blended by what they foretell.
+    """Weighted average of the mean and five worker models, with weights from cross-validation over workers.
 
-    No single model of workers is right everywhere, and on some data most of them are worse than the mean. The one to
-    start from is the mean of ratings less their workers' biases, as far as biases are seen at all. To go beyond it,
-    workers are split into `folds`; each part is left out in turn, and the mean and the models learnt from the others
-    foretell its ratings. The blend of least squared error on unseen workers (weights are not negative and sum to one)
-    is drawn back to the start by as much as its gain is uncertain: with d other members and a gain of t standard
-    errors, to a share of d/t².
-
-    The models are :class:`GaussianCrowd` with and without bias, scale and noise. What crowds leave open, the origin and
-    unit of the truth, is settled in the same way for all: each model's values are given the average and the standard
-    deviation of the means of the tasks.
+    The default for numbers: no tuning is needed, and no single model is best on all data.
 
     Parameters
     ----------
-    folds
-        How many parts workers are split into.
-    max_iter, tol
-        Stopping rule of each model; see :class:`GaussianCrowd`.
+    folds : int, default 5
+        Number of cross-validation folds of workers.
+    max_iter : int, default 300
+        Maximum number of iterations of each model; see :class:`GaussianCrowd`.
+    tol : float, default 1e-5
+        Convergence threshold of each model; see :class:`GaussianCrowd`.
 
     Notes
     -----
-    O(ratings) time a pass; some dozens of passes for each of five models, once and for each fold. Tables of more than a
-    million ratings are judged on a million of them, by task. Memory O(ratings + 5·(tasks + workers)). Nothing is drawn
-    at random. Standard errors are those of the richest model, of which the others are special cases: what it does not
-    know of a value, its workers, and the crowd's origin and unit, and how far the blend is from what it expects, in its
-    own unit. They are such that 90 % intervals hold 90 % if that model is right.
+    Time O(ratings) per iteration, with dozens of iterations for each of five models, once and per fold. Weights are
+    estimated from at most a million ratings (by task). Memory O(ratings + 5·(tasks + workers)). The result is
+    deterministic. All dimensions of points share the same weights. Worker bias, scale and noise are those of the
+    richest model.
 
-    Points: all numbers of an answer are blended by the same weights.
+    The models are :class:`GaussianCrowd` with and without bias, scale and noise. The initial model corrects for worker
+    bias only. Workers are split into `folds`; the mean and the models fitted to the other folds predict the ratings of
+    each fold. The weights (non-negative, sum one) minimize the squared error on unseen workers, and are shrunk toward
+    the initial model depending on the uncertainty of the gain: with d other members and a gain of t standard errors, by
+    a share of d/t². Because origin and unit of the truth are not identified, the values of each model are rescaled to
+    the mean and standard deviation of the task means.
 
-    Workers' bias, scale and noise are those of the richest model.
+    Standard errors are those of the richest model plus the difference between the blend and its expectation. They are
+    set so that 90 % intervals contain 90 % of the true values if that model is correct.
 
     Examples
     --------
@@ -115,7 +113,7 @@ class Blend(NumericAggregator, default=True):
 
     @property
     def weights_(self) -> dict[str, float]:
-        """What the mean and each model count in the blend, by name."""
+        """Weight of the mean and of each model, by name."""
         shares = self._fitted().fit_as(BlendFit).shares
         return dict(zip(("mean", *MEMBERS), shares.tolist(), strict=True))
 
@@ -126,15 +124,20 @@ class Blend(NumericAggregator, default=True):
         check_number("folds", self.folds, least=2, most=100, whole=True)
         check_stopping(self.max_iter, self.tol)
         table, units = votes.table, Units.of(votes.table)
-        done = _Steps(progress)
-        plain = _mean(table, units)
-        crowds = [self._learn(table, units, structure, done) for structure in MEMBERS.values()]
-        members = [_like_mean(plain, *read_off(table, units, crowd, None, shrink=True)) for crowd in crowds]
-        shares = self._judge(table, units, crowds, members, plain, done)
+        count_fit = _Steps(progress)
+        mean_member = _mean(table, units)
+        crowds = [self._fit_member(table, units, structure, count_fit) for structure in MEMBERS.values()]
+        members = [
+            _rescale_to_mean(mean_member, *values_and_errors(table, units, crowd, None, shrink=True))
+            for crowd in crowds
+        ]
+        shares = self._estimate_weights(table, units, crowds, members, mean_member, count_fit)
         gains, shifts = (np.stack(parts) for parts in zip(*((one.gain, one.shift) for one in members), strict=True))
-        values = _blended(shares, gains, shifts, plain.values, [member.values for member in members])
+        values = _blend(shares, gains, shifts, mean_member.values, [member.values for member in members])
         errors = (
-            plain.errors if shares[0] == 1.0 else offset_errors(values - members[-1].values, members[-1].errors, LEVEL)
+            mean_member.errors
+            if shares[0] == 1.0
+            else offset_errors(values - members[-1].values, members[-1].errors, LEVEL)
         )
         return BlendFit(
             shares=shares,
@@ -147,77 +150,79 @@ class Blend(NumericAggregator, default=True):
             values=units.back(values),
             errors=units.sizes(errors),
             history=np.zeros(0),
-            n_iter=done.step,
+            n_iter=count_fit.step,
             converged=all(crowd.converged for crowd in crowds),
-            remarks=() if crowds[-1].told else (ALONE,),
-            **workers_of(crowds[-1], units),
+            remarks=() if crowds[-1].identifiable else (SINGLE_RATINGS_WARNING,),
+            **worker_parameters_of(crowds[-1], units),
         )
 
-    def _learn(self, table: _core.Ratings, units: Units, structure: Structure, done: _Steps) -> Crowd:
-        found = fit(table, units, structure, max_iter=self.max_iter, tol=self.tol)
-        done()
-        return found
+    def _fit_member(self, table: _core.Ratings, units: Units, structure: Structure, count_fit: _Steps) -> Crowd:
+        crowd = fit(table, units, structure, max_iter=self.max_iter, tol=self.tol)
+        count_fit()
+        return crowd
 
     def _predict(self, now: ValueFitted, ratings: Ratings, known: npt.NDArray[np.int64]) -> Array:
-        learnt = now.fit_as(BlendFit)
-        units = Units(learnt.unit, learnt.centre)
+        parameters = now.fit_as(BlendFit)
+        units = Units(parameters.unit, parameters.centre)
         models = []
-        for moments, prior in zip(learnt.moments, learnt.priors, strict=True):
-            carried = np.stack([now.carried_over(of, known) for of in moments])
-            models.append(predicted(ratings.table, units, carried, prior))
+        for moments, prior in zip(parameters.moments, parameters.priors, strict=True):
+            worker_moments = np.stack([now.carried_over(of, known) for of in moments])
+            models.append(predict_values(ratings.table, units, worker_moments, prior))
         mean = _mean(ratings.table, units).values
-        return units.back(_blended(learnt.shares, learnt.gains, learnt.shifts, mean, models))
+        return units.back(_blend(parameters.shares, parameters.gains, parameters.shifts, mean, models))
 
     # ------------------------------------------------------------------------------------------------- judging
 
-    def _judge(
+    def _estimate_weights(
         self,
         table: _core.Ratings,
         units: Units,
         crowds: list[Crowd],
         members: list[_Member],
-        plain: _Member,
-        done: _Steps,
+        mean_member: _Member,
+        count_fit: _Steps,
     ) -> Array:
-        """Weights of the mean and of the models."""
-        mean: Array
-        alone: Array
-        mean, alone = np.eye(1 + len(members))[[0, _START]]
-        few = np.count_nonzero(np.diff(table.offsets())) < _LEAST_TASKS
+        """Return the weights of the mean and the models."""
+        mean_weights: Array
+        initial_weights: Array
+        mean_weights, initial_weights = np.eye(1 + len(members))[[0, _START]]
+        too_few_tasks = np.count_nonzero(np.diff(table.offsets())) < _LEAST_TASKS
         table = _some_tasks(table)
         folds = _folds(table, units, int(self.folds))
-        if not crowds[-1].told or few or folds.max(initial=0) == 0:
-            done(len(MEMBERS) * int(self.folds))
-            return alone if crowds[-1].told and not few else mean
-        tasks, workers, said = table.columns()
+        if not crowds[-1].identifiable or too_few_tasks or folds.max(initial=0) == 0:
+            count_fit(len(MEMBERS) * int(self.folds))
+            return initial_weights if crowds[-1].identifiable and not too_few_tasks else mean_weights
+        tasks, workers, ratings = table.columns()
         weights = table.weights()
         counts = np.ones(len(tasks)) if weights is None else weights
-        losses = _Losses(table, len(alone))
+        losses = _Losses(table, len(initial_weights))
         for fold in range(int(self.folds)):
             out = folds[workers] == fold
             if not out.any() or out.all():
-                done(len(MEMBERS))
+                count_fit(len(MEMBERS))
                 continue
             rest = table.keep(~out)
-            foretold = [_mean(rest, units).values]
+            predictions = [_mean(rest, units).values]
             for structure, member in zip(MEMBERS.values(), members, strict=True):
-                crowd = self._learn(rest, units, structure, done)
-                foretold.append(crowd.tasks[..., 0].T * member.gain + member.shift)
-            known = np.diff(rest.offsets())[tasks[out]] > 0
-            rows = np.flatnonzero(out)[known]
-            actual = said[rows] * units.unit - units.centre
-            losses.add(rows, np.stack([actual - values[tasks[rows]] for values in foretold]), counts[rows])
+                crowd = self._fit_member(rest, units, structure, count_fit)
+                predictions.append(crowd.tasks[..., 0].T * member.gain + member.shift)
+            has_prediction = np.diff(rest.offsets())[tasks[out]] > 0
+            rows = np.flatnonzero(out)[has_prediction]
+            actual = ratings[rows] * units.unit - units.centre
+            losses.add(
+                rows, np.stack([actual - member_values[tasks[rows]] for member_values in predictions]), counts[rows]
+            )
         return losses.weights()
 
 
-def _blended(shares: Array, gains: Array, shifts: Array, mean: Array, models: list[Array]) -> Array:
-    every = [mean, *(model * gain + shift for model, gain, shift in zip(models, gains, shifts, strict=True))]
-    blended: Array = np.tensordot(shares, np.stack(every), 1)
+def _blend(shares: Array, gains: Array, shifts: Array, mean: Array, models: list[Array]) -> Array:
+    member_values = [mean, *(model * gain + shift for model, gain, shift in zip(models, gains, shifts, strict=True))]
+    blended: Array = np.tensordot(shares, np.stack(member_values), 1)
     return blended
 
 
 class _Steps:
-    """Counts fits, and reports them."""
+    """Counts fits and reports progress."""
 
     def __init__(self, progress: Callback | None) -> None:
         self.step, self._progress = 0, progress
@@ -237,16 +242,16 @@ class _Losses:
         self._parts: list[tuple[npt.NDArray[np.int64], Array, Array]] = []
 
     def add(self, rows: npt.NDArray[np.int64], errors: Array, counts: Array) -> None:
-        """Errors of the mean and each model on some ratings, (1 + models, ratings, numbers)."""
+        """Add the errors of the mean and each model on some ratings, (1 + models, ratings, dimensions)."""
         self._products += np.einsum("ird,jrd,r->ij", errors, errors, counts)
         self._parts.append((rows, errors, counts))
 
     def weights(self) -> Array:
-        """Weights of least squared error, drawn back to where they start by as much as the gain is uncertain."""
-        alone: Array = np.eye(len(self._products))[_START]
+        """Return the least-squares weights, shrunk toward the initial model by the uncertainty of their gain."""
+        initial_weights: Array = np.eye(len(self._products))[_START]
         scale = float(self._products[_START, _START])
         if not scale > 0:
-            return alone
+            return initial_weights
         best = least_squares_on_simplex(self._products / scale)
         by_task, by_worker = (np.zeros(int(codes.max(initial=0)) + 1) for codes in (self._tasks, self._workers))
         for rows, errors, counts in self._parts:
@@ -255,30 +260,30 @@ class _Losses:
             by_task += np.bincount(self._tasks[rows], gain, len(by_task))
             by_worker += np.bincount(self._workers[rows], gain, len(by_worker))
         total = float(by_task.sum())
-        # Errors on a task, and those of a worker, go together: whichever varies more.
-        uncertain = max(float((by_task**2).sum()), float((by_worker**2).sum()))
-        # By chance alone, each other member gains about as much as one standard error squared.
-        uncertain *= float((np.delete(best, _START) > 0).sum())
-        if total <= 0 or uncertain >= total**2:
-            return alone
-        share = 1.0 - uncertain / total**2
-        blended_weights: Array = share * best + (1.0 - share) * alone
+        # Errors are correlated within tasks and within workers: use the larger variance.
+        gain_variance = max(float((by_task**2).sum()), float((by_worker**2).sum()))
+        # By chance, each additional member gains about one squared standard error.
+        gain_variance *= float((np.delete(best, _START) > 0).sum())
+        if total <= 0 or gain_variance >= total**2:
+            return initial_weights
+        share = 1.0 - gain_variance / total**2
+        blended_weights: Array = share * best + (1.0 - share) * initial_weights
         return blended_weights
 
 
 def least_squares_on_simplex(products: Array) -> Array:
-    """The weights, not negative and of sum one, of least w·products·w: by trying every set of those above zero."""
+    """Minimize w·products·w over non-negative weights with sum one, by enumerating active sets."""
     n = len(products)
     best: Array = np.eye(n)[int(np.argmin(np.diag(products)))]
     least = float(np.diag(products).min())
     ridge = 1e-9 * np.trace(products) / n * np.eye(n)
     for size in range(2, n + 1):
-        for chosen in map(list, combinations(range(n), size)):
-            ones = np.linalg.solve((products + ridge)[np.ix_(chosen, chosen)], np.ones(size))
+        for active in map(list, combinations(range(n), size)):
+            ones = np.linalg.solve((products + ridge)[np.ix_(active, active)], np.ones(size))
             if ones.sum() <= 0 or (ones < 0).any():
                 continue
             weights = np.zeros(n)
-            weights[chosen] = ones / ones.sum()
+            weights[active] = ones / ones.sum()
             loss = float(weights @ products @ weights)
             if loss < least * (1.0 - 1e-12):
                 best, least = weights, loss
@@ -286,7 +291,7 @@ def least_squares_on_simplex(products: Array) -> Array:
 
 
 def _mean(table: _core.Ratings, units: Units) -> _Member:
-    """Means of the tasks and their standard errors."""
+    """Return task means and their standard errors."""
     values, errors = [], []
     for dim in range(table.dims):
         tasks, _ = table.spread(*units.view(dim))
@@ -297,27 +302,27 @@ def _mean(table: _core.Ratings, units: Units) -> _Member:
     return _Member(np.stack(values, axis=1), np.stack(errors, axis=1), np.ones(d), np.zeros(d))
 
 
-def _like_mean(plain: _Member, values: Array, errors: Array) -> _Member:
-    """A model whose values have the average and the standard deviation of the means."""
-    wanted, own = plain.values.std(axis=0), values.std(axis=0)
-    gain = np.divide(wanted, own, out=np.ones_like(own), where=own > 1e-9)
-    return _Member(values, errors, gain, plain.values.mean(axis=0) - values.mean(axis=0) * gain)
+def _rescale_to_mean(mean_member: _Member, values: Array, errors: Array) -> _Member:
+    """Rescale the values of a model to the mean and standard deviation of the task means."""
+    target, own = mean_member.values.std(axis=0), values.std(axis=0)
+    gain = np.divide(target, own, out=np.ones_like(own), where=own > 1e-9)
+    return _Member(values, errors, gain, mean_member.values.mean(axis=0) - values.mean(axis=0) * gain)
 
 
 def _folds(table: _core.Ratings, units: Units, folds: int) -> npt.NDArray[np.int64]:
-    """The part that each worker belongs to: dealt out by how much and how they rated, whatever their names."""
+    """Assign workers to folds by number and size of their ratings, independent of their names."""
     workers = np.stack([table.spread(*units.view(dim))[1] for dim in range(table.dims)])
     counts, squares = workers[0, :, 0], workers[..., 2].sum(axis=0)
-    # Rounded, so that workers alike but for the order of sums are alike.
+    # Rounded, so that equal workers are not ordered by rounding errors of their sums.
     order = np.lexsort((np.round(squares, 6), counts))
     order = order[counts[order] > 0]
-    dealt = np.full(table.n_workers, -1)
-    dealt[order] = np.arange(len(order)) % min(folds, max(len(order), 1))
-    return dealt
+    fold_of_worker = np.full(table.n_workers, -1)
+    fold_of_worker[order] = np.arange(len(order)) % min(folds, max(len(order), 1))
+    return fold_of_worker
 
 
 def _some_tasks(table: _core.Ratings) -> _core.Ratings:
-    """The table, or the ratings of some of its tasks, evenly spread, where it is large."""
+    """Return the table, restricted to evenly spaced tasks if it is large."""
     if table.n_annotations <= _MOST:
         return table
     keep = np.arange(table.n_tasks) % math.ceil(table.n_annotations / _MOST) == 0

@@ -1,4 +1,4 @@
-"""What every aggregator of numbers is held to, beyond what all estimators are."""
+"""Checks that every numeric aggregator must pass, in addition to those of all estimators."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import manyhands as mh
 from manyhands.testing.compare import SAME, assert_close, raises, require
 from manyhands.testing.subject import Subject
 
-#: Iterations end within their tolerance of each other, not at the same point: relative to the ratings' deviation.
-SETTLED = 1e-3
+#: Tolerance for results of different iteration paths, relative to the standard deviation of the ratings.
+ITERATION_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
 class RatingLog:
-    """Made-up ratings: codes of tasks and workers, values of shape (rows,) or (rows, numbers), weights or None."""
+    """Simulated ratings: task and worker codes, values of shape (rows,) or (rows, dimensions), weights or None."""
 
     tasks: npt.NDArray[np.int64]
     workers: npt.NDArray[np.int64]
@@ -28,19 +28,19 @@ class RatingLog:
     weights: npt.NDArray[np.float64] | None = None
 
     def votes(self) -> mh.Ratings:
-        """The ratings as ``fit`` takes them."""
+        """The ratings as a table."""
         return mh.Ratings.from_arrays(self.tasks, self.workers, self.values, self.weights)
 
-    def reordered(self, seed: int = 3) -> RatingLog:
-        """The same rows in another order."""
+    def shuffle(self, seed: int = 3) -> RatingLog:
+        """Return the same rows in another order."""
         order = np.random.default_rng(seed).permutation(len(self.tasks))
         weights = None if self.weights is None else self.weights[order]
         return RatingLog(self.tasks[order], self.workers[order], self.values[order], weights)
 
 
 @cache
-def drawn(n_tasks: int, n_workers: int, each: int, n_dims: int = 1, seed: int = 0) -> RatingLog:
-    """A crowd of ordinary workers, one of whom always says the same and one of whom guesses."""
+def simulated(n_tasks: int, n_workers: int, each: int, n_dims: int = 1, seed: int = 0) -> RatingLog:
+    """Simulate typical workers plus one that always gives the same answer and one that guesses."""
     crowd = mh.simulate(
         n_tasks, n_workers, answers_per_task=each, n_dims=n_dims, mean=20.0, deviation=4.0, seed=seed, kind="numeric"
     )
@@ -54,18 +54,18 @@ def drawn(n_tasks: int, n_workers: int, each: int, n_dims: int = 1, seed: int = 
 
 def _log(*rows: tuple[int, int, float], weights: list[float] | None = None) -> RatingLog:
     tasks, workers, values = zip(*rows, strict=True)
-    given = None if weights is None else np.array(weights)
-    return RatingLog(np.array(tasks), np.array(workers), np.array(values), given)
+    weight_array = None if weights is None else np.array(weights)
+    return RatingLog(np.array(tasks), np.array(workers), np.array(values), weight_array)
 
 
-def odd_logs() -> dict[str, RatingLog]:
-    """Logs at the edges of what a log can be."""
-    many = drawn(30, 6, 3)
+def edge_cases() -> dict[str, RatingLog]:
+    """Logs with edge cases."""
+    many = simulated(30, 6, 3)
     return {
         "one rating": _log((0, 0, 3.0)),
         "one task": _log((0, 0, 3.0), (0, 1, 4.0), (0, 2, 9.0)),
         "one worker": _log((0, 0, 3.0), (1, 0, 4.0), (2, 0, 9.0)),
-        "one rating a task": _log((0, 0, 3.0), (1, 1, 4.0), (2, 0, 9.0), (3, 1, 2.0)),
+        "one rating per task": _log((0, 0, 3.0), (1, 1, 4.0), (2, 0, 9.0), (3, 1, 2.0)),
         "all the same": _log((0, 0, 3.0), (0, 1, 3.0), (1, 0, 3.0), (1, 1, 3.0)),
         "full agreement": _log((0, 0, 3.0), (0, 1, 3.0), (1, 0, 5.0), (1, 1, 5.0)),
         "two workers, opposite": _log((0, 0, 1.0), (0, 1, -1.0), (1, 0, -1.0), (1, 1, 1.0)),
@@ -76,7 +76,7 @@ def odd_logs() -> dict[str, RatingLog]:
         "tiny numbers": replace(many, values=many.values * 1e-300),
         "small differences": replace(many, values=1e9 + many.values * 1e-3),
         "constant workers": replace(many, values=many.workers.astype(np.float64)),
-        "points": drawn(20, 6, 3, 2),
+        "points": simulated(20, 6, 3, 2),
     }
 
 
@@ -87,20 +87,20 @@ class NumberSubject(Subject):
     @property
     def standard(self) -> RatingLog:
         """Forty tasks, four ratings each."""
-        return drawn(40, 10, 4)
+        return simulated(40, 10, 4)
 
     @property
     def other(self) -> RatingLog:
-        """Fewer tasks, and points."""
-        return drawn(25, 8, 3, 2, seed=5)
+        """A log with fewer tasks, and points."""
+        return simulated(25, 8, 3, 2, seed=5)
 
     @property
     def large(self) -> RatingLog:
-        """Several chunks of tasks."""
-        return drawn(25_000, 100, 4, seed=2)
+        """A log of several chunks."""
+        return simulated(25_000, 100, 4, seed=2)
 
     def answers(self, model: Any, votes: Any) -> dict[str, Callable[[], Any]]:
-        """Frames, intervals and predictions."""
+        """Return the methods of a fitted model that give results."""
         return {
             "to_frame": model.to_frame,
             "workers_frame": model.workers_frame,
@@ -110,48 +110,48 @@ class NumberSubject(Subject):
 
 
 def assert_sound(model: Any, log: RatingLog, what: str) -> None:
-    """All results are finite, of the right shapes, and errors are not negative."""
+    """Check that results are finite and have the right shapes, and that errors are not negative."""
     votes = log.votes()
     of_tasks = (votes.n_tasks,) if votes.n_dims == 1 else (votes.n_tasks, votes.n_dims)
     of_workers = (votes.n_workers, *of_tasks[1:])
     shapes = {"values_": of_tasks, "errors_": of_tasks, "intervals_": (*of_tasks, 2)}
     shapes |= dict.fromkeys(("bias_", "scale_", "noise_"), of_workers)
     for name, shape in shapes.items():
-        found = getattr(model, name)
-        require(found.shape == shape, f"{what}: {name} has shape {found.shape}, not {shape}")
+        value = getattr(model, name)
+        require(value.shape == shape, f"{what}: {name} has shape {value.shape}, not {shape}")
         if name != "intervals_":
-            require(np.isfinite(found).all(), f"{what}: {name} holds numbers that are not finite")
+            require(np.isfinite(value).all(), f"{what}: {name} contains non-finite numbers")
     require((model.errors_ >= 0).all() and (model.noise_ >= 0).all(), f"{what}: errors are negative")
     ends = model.intervals_
-    require((ends[..., 0] <= ends[..., 1]).all(), f"{what}: intervals end before they begin")
-    require(np.isfinite(model.history_).all(), f"{what}: history_ holds numbers that are not finite")
-    falls = np.diff(model.history_)
+    require((ends[..., 0] <= ends[..., 1]).all(), f"{what}: an interval ends before it starts")
+    require(np.isfinite(model.history_).all(), f"{what}: history_ contains non-finite numbers")
+    changes = np.diff(model.history_)
     require(
-        (falls >= -1e-7 * np.abs(model.history_[1:]) - 1e-7).all(),
-        f"{what}: history_ falls by {-falls.min(initial=0):.3g}",
+        (changes >= -1e-7 * np.abs(model.history_[1:]) - 1e-7).all(),
+        f"{what}: history_ decreases by {-changes.min(initial=0):.3g}",
     )
 
 
 def check_sound(subject: NumberSubject) -> None:
-    """Results are finite and of the right shapes, errors are not negative, the objective never falls."""
-    assert_sound(subject.fitted(), subject.standard, "an ordinary log")
+    """Results are finite and of the right shapes, errors are not negative, the objective never decreases."""
+    assert_sound(subject.fitted(), subject.standard, "a simulated log")
 
 
 def check_odd_tables(subject: NumberSubject) -> None:
-    """One task, worker or rating, agreement, repeats, weights, numbers of any size: all give a sound answer."""
-    for name, log in odd_logs().items():
+    """Edge cases give valid results: one task, worker or rating, agreement, repeats, weights, numbers of any size."""
+    for name, log in edge_cases().items():
         assert_sound(subject.fitted(log), log, name)
 
 
 def check_full_agreement(subject: NumberSubject) -> None:
-    """Where all ratings of a task are the same, they are its value."""
-    log = odd_logs()["full agreement"]
-    assert_close(subject.fitted(log).values_, [3.0, 5.0], SETTLED, "values_ that everybody agrees on")
+    """If all ratings of a task are equal, they are its value."""
+    log = edge_cases()["full agreement"]
+    assert_close(subject.fitted(log).values_, [3.0, 5.0], ITERATION_TOLERANCE, "values_ of unanimous ratings")
 
 
 def check_order_of_rows(subject: NumberSubject) -> None:
-    """The order of the rows changes nothing, to the last bit."""
-    before, after = subject.fitted(), subject.fitted(subject.standard.reordered())
+    """The order of the rows does not change the result (bit for bit)."""
+    before, after = subject.fitted(), subject.fitted(subject.standard.shuffle())
     np.testing.assert_array_equal(before.values_, after.values_)
     np.testing.assert_array_equal(before.errors_, after.errors_)
 
@@ -165,21 +165,21 @@ def _renamed(subject: NumberSubject, part: str) -> tuple[Any, Any, npt.NDArray[n
 
 
 def check_renaming_tasks(subject: NumberSubject) -> None:
-    """Exchanging the names of tasks exchanges their values."""
+    """Permuting task ids permutes their values."""
     before, after, order = _renamed(subject, "tasks")
     assert_close(after.values_[order], before.values_, SAME, "values_, tasks renamed")
     assert_close(after.errors_[order], before.errors_, SAME, "errors_, tasks renamed")
 
 
 def check_renaming_workers(subject: NumberSubject) -> None:
-    """Exchanging the names of workers exchanges what is learnt of them, and changes no value."""
+    """Permuting worker ids permutes worker parameters and does not change values."""
     before, after, order = _renamed(subject, "workers")
     assert_close(after.values_, before.values_, SAME, "values_, workers renamed")
     assert_close(after.noise_[order], before.noise_, SAME, "noise_, workers renamed")
 
 
 def check_shift_and_scale(subject: NumberSubject) -> None:
-    """Ratings in other units give the same values and errors, in those units; upside down, too."""
+    """Rescaled ratings (including negative factors) give rescaled values and errors."""
     log, before = subject.standard, subject.fitted()
     deviation = float(log.values.std())
     for factor, more in ((1.0, 1e3), (1e-6, 0.0), (-2.0, 5.0)):
@@ -193,35 +193,35 @@ def check_shift_and_scale(subject: NumberSubject) -> None:
 
 
 def check_weights_count(subject: NumberSubject) -> None:
-    """A weight of 2 is the same as the same rating twice."""
+    """A weight of 2 equals repeating the rating."""
     log = subject.standard
     twice = RatingLog(*(np.concatenate([part, part]) for part in (log.tasks, log.workers, log.values)))
     weighted = replace(log, weights=np.full(len(log.tasks), 2.0))
     a, b = subject.fitted(twice), subject.fitted(weighted)
-    assert_close(a.values_, b.values_, 1e-6, "values_ of ratings given twice")
-    assert_close(a.errors_, b.errors_, 1e-6, "errors_ of ratings given twice")
+    assert_close(a.values_, b.values_, 1e-6, "values_ of repeated ratings")
+    assert_close(a.errors_, b.errors_, 1e-6, "errors_ of repeated ratings")
 
 
 def check_predict_repeats_fit(subject: NumberSubject) -> None:
-    """Predicting the ratings of fit gives the values of fit."""
+    """Prediction on the table of `fit` gives the fitted values."""
     for log in (subject.standard, subject.other):
         model = subject.fitted(log)
         assert_close(model.predict(log.votes()), model.values_, SAME, "predict on the ratings of fit")
 
 
 def check_predict_others(subject: NumberSubject) -> None:
-    """New tasks, and workers nobody has seen, have finite values; points of other sizes are refused."""
+    """New tasks and unknown workers have finite values; points of another dimension raise."""
     log, model = subject.standard, subject.fitted()
     new = model.predict(replace(log, tasks=log.tasks + 100, workers=log.workers + 5).votes())
     require(np.isfinite(new).all(), "values of new tasks are not finite")
-    alone = _log((0, 10**6, 21.0), (1, 10**6, 22.0)).votes()
-    require(np.isfinite(model.predict(alone)).all(), "values by unknown workers are not finite")
+    unknown_worker = _log((0, 10**6, 21.0), (1, 10**6, 22.0)).votes()
+    require(np.isfinite(model.predict(unknown_worker)).all(), "values by unknown workers are not finite")
     with raises(ValueError, "ratings of two numbers", "2 numbers"):
         model.predict(subject.other.votes())
 
 
 def check_frames(subject: NumberSubject) -> None:
-    """Frames hold what results do."""
+    """Frames contain the fitted attributes."""
     model = subject.fitted()
     frame, workers = model.to_frame(), model.workers_frame()
     require(
@@ -230,18 +230,18 @@ def check_frames(subject: NumberSubject) -> None:
     )
     np.testing.assert_array_equal(frame["value"].to_numpy(), model.values_)
     np.testing.assert_array_equal(frame["high"].to_numpy(), model.intervals_[:, 1])
-    wanted = ["worker", "n_answers", "skill", "skill_error", "bias", "scale", "noise"]
-    require(workers.column_names == wanted, f"workers_frame has {workers.column_names}")
+    expected = ["worker", "n_answers", "skill", "skill_error", "bias", "scale", "noise"]
+    require(workers.column_names == expected, f"workers_frame has {workers.column_names}")
     np.testing.assert_array_equal(workers["noise"].to_numpy(), model.noise_)
     points = subject.fitted(subject.other).to_frame().column_names
     require(len(points) == 10, f"to_frame of points has the columns {points}")
 
 
 def check_wider_levels(subject: NumberSubject) -> None:
-    """Intervals of a higher level hold those of a lower one; a level outside (0, 1) is refused."""
+    """Intervals of a higher level contain those of a lower level; a level outside (0, 1) raises."""
     model = subject.fitted()
     inner, outer = model.intervals(0.5), model.intervals(0.99)
-    require((outer[:, 0] <= inner[:, 0]).all() and (inner[:, 1] <= outer[:, 1]).all(), "wider intervals are narrower")
+    require((outer[:, 0] <= inner[:, 0]).all() and (inner[:, 1] <= outer[:, 1]).all(), "99 % intervals are too narrow")
     with raises(ValueError, "a level of 1", "level"):
         model.intervals(1.0)
 

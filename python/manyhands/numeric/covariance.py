@@ -1,4 +1,4 @@
-"""The covariance of workers as low rank plus diagonal, and the best linear predictor it gives."""
+"""Factor model of worker covariances and its best linear predictor."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from manyhands._base.iteration import iterate
 from manyhands._base.progress import Callback
 from manyhands.numeric._units import Units
 from manyhands.numeric.base import NumericAggregator, ValueFit, ValueFitted
-from manyhands.numeric.gaussian import errors_about
-from manyhands.numeric.simple import ALONE, pooled_variance
+from manyhands.numeric.gaussian import standard_errors_of
+from manyhands.numeric.simple import SINGLE_RATINGS_WARNING, pooled_variance
 from manyhands.numeric.table import Ratings
 
-#: Workers' means, factors and noise are shrunk to the crowd's by as much as so many ratings tell.
+#: Pseudo-count of ratings by which worker means, factors and noise are shrunk to the average.
 _IMAGINARY = 5.0
-#: The least share of the crowd's variance of noise that a worker has: the diagonal must stay positive.
+#: Minimum noise variance of a worker, relative to the average: the diagonal must stay positive.
 _LEAST = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
 class CovarianceFit(ValueFit):
-    """Means, factors and precisions of workers, in units of their own."""
+    """Means, factors and precisions of workers, in standardized units."""
 
     means: Array = field(metadata=numbers("dm"))
     factors: Array = field(metadata=numbers("dmr"))
@@ -38,35 +38,34 @@ class CovarianceFit(ValueFit):
 
 
 class CovarianceCrowd(NumericAggregator):
-    """Workers' ratings of a task covary as low rank plus diagonal; values are the best linear predictor.
+    """Factor model of worker covariances (low rank plus diagonal), with best linear prediction of the values.
 
-    Ratings less their workers' means have covariance A·Aᵀ + D: what workers share, and the noise of each. A is fitted
-    to the covariances of pairs, over the tasks they both rated; variances are not used for it, since noise is part of
-    them, and then give D. The value of a task is the expectation, given its ratings, of the average worker's share in
-    the common factors.
+    Use it if groups of workers share errors. Otherwise :class:`Blend` is usually better.
 
     Parameters
     ----------
-    rank
-        Number of common factors: one, the truth, or more where groups of workers share errors.
-    max_iter, tol
-        Stop after so many iterations, or when no worker's factors move by more than `tol` of the ratings' standard
-        deviation.
-    seed
-        Where factors beyond the first start.
+    rank : int, default 1
+        Number of common factors: 1 for the truth only, more for groups of workers with shared errors.
+    max_iter : int, default 200
+        Maximum number of iterations.
+    tol : float, default 1e-6
+        Change of the factors, relative to the standard deviation of the ratings, at which the fit has converged.
+    seed : int, default 0
+        Random seed of the initial factors beyond the first.
 
     Notes
     -----
-    Means, factors and noise are shrunk to the crowd's by as much as five ratings tell, so that the few ratings of a
-    rare worker do no harm. Least squares over pairs never form the matrix of workers: O(ratings · rank²) time a pass
-    and memory O(tasks + workers · rank²). Tasks should be given to workers regardless of their values: a worker's mean
-    is told by differences from the means of tasks. Values are on the scale of the crowd's average worker, and pulled
-    towards their average by as much as they are uncertain.
+    Time O(ratings · rank²) per iteration, memory O(tasks + workers · rank²); the matrix of workers is never formed.
+    Dimensions of points are fitted separately.
 
-    Standard errors are those of :class:`GaussianCrowd`, widened by how far its values are from these: what the linear
-    predictor itself expects takes covariances as known, and is too small by half.
+    Centered ratings have covariance A·Aᵀ + D. A is fitted to the covariances of worker pairs over their common tasks;
+    D follows from the variances. The value of a task is the conditional expectation, given its ratings, of the average
+    worker's share of the common factors. Means, factors and noise are shrunk to the average by a pseudo-count of five
+    ratings. Workers should be assigned to tasks independently of the values, because worker means are estimated from
+    differences to task means. Values are on the scale of the average worker and shrunk toward their mean.
 
-    Points: each number of an answer for itself.
+    Standard errors are those of :class:`GaussianCrowd`, widened by the difference between the two models; those of the
+    linear predictor treat the covariances as known and are too small by half.
 
     References
     ----------
@@ -97,27 +96,29 @@ class CovarianceCrowd(NumericAggregator):
         table, units = votes.table, Units.of(votes.table)
         d, m = table.dims, table.n_workers
         means, precision, factors = np.zeros((d, m)), np.ones((d, m)), np.zeros((d, m, int(self.rank)))
-        columns, told, steps, converged = [], True, 1, True
+        columns, identifiable, steps, converged = [], True, 1, True
         for dim in range(d):
             tasks, workers = table.spread(*units.view(dim))
             variance = pooled_variance(tasks)
-            told = told and variance is not None
+            identifiable = identifiable and variance is not None
             if variance is None or variance == 0:
-                # Nothing varies within tasks, or there is nothing to compare: means are all there is.
+                # Nothing varies within tasks, or nothing can be compared: use the means.
                 factors[dim, :, 0] = 1.0
                 precision[dim] = 1e12
                 columns.append(_means_of(tasks, variance))
                 continue
-            learnt, steps, settled = self._learn(table, units, dim, tasks, workers, variance, progress)
-            means[dim], factors[dim], precision[dim] = learnt
-            converged = converged and settled
+            worker_parameters, steps, dim_converged = self._fit_dimension(
+                table, units, dim, tasks, workers, variance, progress
+            )
+            means[dim], factors[dim], precision[dim] = worker_parameters
+            converged = converged and dim_converged
             averages = means.mean(axis=1)[dim], factors.mean(axis=1)[dim]
             columns.append(_scores(table, units, dim, averages, means[dim], factors[dim], precision[dim]))
         warn_unless_converged(converged, self)
-        values, errors = (np.stack(found, axis=1) for found in zip(*columns, strict=True))
-        if told:
-            errors = errors_about(values, table, units)
-        # Values in terms of the factors are those of the average worker.
+        values, errors = (np.stack(columns_of_results, axis=1) for columns_of_results in zip(*columns, strict=True))
+        if identifiable:
+            errors = standard_errors_of(values, table, units)
+        # Express values on the scale of the average worker.
         target = factors.mean(axis=1)
         scale = np.einsum("dmr,dr->md", factors, target) / np.maximum((target**2).sum(axis=1), 1e-300)
         return CovarianceFit(
@@ -134,10 +135,10 @@ class CovarianceCrowd(NumericAggregator):
             history=np.zeros(0),
             n_iter=steps,
             converged=converged,
-            remarks=() if told else (ALONE,),
+            remarks=() if identifiable else (SINGLE_RATINGS_WARNING,),
         )
 
-    def _learn(
+    def _fit_dimension(
         self,
         table: _core.Ratings,
         units: Units,
@@ -147,12 +148,12 @@ class CovarianceCrowd(NumericAggregator):
         variance: float,
         progress: Callback | None,
     ) -> tuple[tuple[Array, Array, Array], int, bool]:
-        """Means, factors and precisions of the workers for one number of the answers; iterations, and convergence."""
+        """Estimate means, factors and precisions of the workers for one dimension; also iterations and convergence."""
         rank, view = int(self.rank), units.view(dim)
-        counts, away, _ = workers.T
+        counts, deviations, _ = workers.T
         rated = tasks[:, 0] > 0
         average = float(tasks[rated, 1].mean())
-        means = average + away / (counts + _IMAGINARY)
+        means = average + deviations / (counts + _IMAGINARY)
         signal = max(float(tasks[rated, 1].var()) - variance * float(tasks[rated, 3].mean()), 1e-3)
         factors = np.zeros((table.n_workers, rank))
         factors[:, 0] = np.sqrt(signal)
@@ -165,11 +166,15 @@ class CovarianceCrowd(NumericAggregator):
             sums = table.covariance_sums(*view, means, factors, rank)
             right, left = sums[:, :rank], sums[:, rank:].reshape(-1, rank, rank)
             common = np.average(factors, axis=0, weights=counts)
-            crowd = np.einsum("mi,mj,m->ij", factors, factors, counts) / counts.sum() + 1e-9 * signal * np.eye(rank)
-            new = np.linalg.solve(left + _IMAGINARY * crowd, (right + _IMAGINARY * crowd @ common)[..., None])[..., 0]
-            # Halfway: factors that are too large make the next ones too small.
-            moved, factors = float(np.abs(new - factors).max()) / 2, (factors + new) / 2
-            return moved, -moved
+            factor_covariance = np.einsum(
+                "mi,mj,m->ij", factors, factors, counts
+            ) / counts.sum() + 1e-9 * signal * np.eye(rank)
+            new = np.linalg.solve(
+                left + _IMAGINARY * factor_covariance, (right + _IMAGINARY * factor_covariance @ common)[..., None]
+            )[..., 0]
+            # Damped step: factors that are too large make the next ones too small.
+            change, factors = float(np.abs(new - factors).max()) / 2, (factors + new) / 2
+            return change, -change
 
         n_iter, converged = iterate(step, self.max_iter, self.tol, progress)
         total, x, xx = table.gaussian_pass(*view, np.zeros((table.n_workers, 6)), (0.0, 1.0))[1][:, :3].T
@@ -180,13 +185,13 @@ class CovarianceCrowd(NumericAggregator):
         return (means, factors, 1.0 / np.maximum(noise, _LEAST * crowd_noise)), n_iter, converged
 
     def _predict(self, now: ValueFitted, ratings: Ratings, known: npt.NDArray[np.int64]) -> Array:
-        learnt = now.fit_as(CovarianceFit)
-        units = Units(learnt.unit, learnt.centre)
+        parameters = now.fit_as(CovarianceFit)
+        units = Units(parameters.unit, parameters.centre)
         columns = []
-        for dim, workers in enumerate(zip(learnt.means, learnt.factors, learnt.precision, strict=True)):
-            averages = learnt.means.mean(axis=1)[dim], learnt.factors.mean(axis=1)[dim]
-            carried = [now.carried_over(of, known) for of in workers]
-            columns.append(_scores(ratings.table, units, dim, averages, *carried)[0])
+        for dim, workers in enumerate(zip(parameters.means, parameters.factors, parameters.precision, strict=True)):
+            averages = parameters.means.mean(axis=1)[dim], parameters.factors.mean(axis=1)[dim]
+            worker_parameters = [now.carried_over(of, known) for of in workers]
+            columns.append(_scores(ratings.table, units, dim, averages, *worker_parameters)[0])
         return units.back(np.stack(columns, axis=1))
 
 
@@ -199,12 +204,12 @@ def _scores(
     factors: Array,
     precision: Array,
 ) -> tuple[Array, Array]:
-    """Values and errors of the tasks, for one number of the answers; averages are those of means and factors in fit."""
+    """Values and errors of the tasks for one dimension; `averages` are the mean and factors of the average worker."""
     average, target = averages
-    found = table.factor_scores(
+    scores = table.factor_scores(
         *units.view(dim), means, precision, np.ascontiguousarray(factors), np.ascontiguousarray(target)
     )
-    return average + found[:, 0], np.sqrt(np.maximum(found[:, 1], 0.0))
+    return average + scores[:, 0], np.sqrt(np.maximum(scores[:, 1], 0.0))
 
 
 def _means_of(tasks: Array, variance: float | None) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""The hierarchical Gaussian crowd: bias, scale and noise of every worker, with priors learnt from the crowd."""
+"""Hierarchical Gaussian model: bias, scale and noise per worker, with estimated priors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from manyhands.metrics.intervals import offset_errors
 from manyhands.numeric._hierarchy import Crowd, Structure, fit
 from manyhands.numeric._units import Units
 from manyhands.numeric.base import LEVEL, NumericAggregator, ValueFit, ValueFitted
-from manyhands.numeric.simple import ALONE
+from manyhands.numeric.simple import SINGLE_RATINGS_WARNING
 from manyhands.numeric.table import Ratings
 
 _METHODS = ("em", "messages")
@@ -25,7 +25,7 @@ _METHODS = ("em", "messages")
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianFit(ValueFit):
-    """Moments of workers, and the prior of values, in units of their own."""
+    """Moments of workers and prior of values, in standardized units."""
 
     moments: Array = field(metadata=numbers("dm6"))
     prior: Array = field(metadata=numbers("d2"))
@@ -34,51 +34,50 @@ class GaussianFit(ValueFit):
 
 
 class GaussianCrowd(NumericAggregator):
-    """Ratings are a bias, plus a scale times the value, plus noise: all three a worker's own, shrunk to the crowd's.
+    """Hierarchical Gaussian model: each rating is bias + scale · value + noise of its worker.
 
-    A rating is x = β + α·y + ε. Values y ~ N(μ, σ²), biases β ~ N(0, τ²), scales α ~ N(1, ω²); precisions of ε are
-    Gamma-distributed among workers. μ, σ, τ, ω and the Gamma distribution are learnt with the rest (variational EM), so
-    that a worker with few ratings is taken for an average one, and a crowd of equals for equals: then values are means.
-    A worker who always says the same gets a scale near 0, and no influence.
+    Use it if workers differ in leniency, scale or precision. Workers with few ratings are shrunk to the average worker;
+    a worker who always gives the same answer gets a scale near 0 and no influence.
 
     Parameters
     ----------
-    bias, scale, noise
-        Whether workers differ in bias, in scale, and in how noisy they are.
-    tails
-        Degrees of freedom of Student's t distribution, if noise is to have its heavier tails: single wild ratings then
-        count less. None for normal noise.
-    shrink
-        Whether values are pulled towards their average by as much as they are uncertain, as is best for squared error
-        if the model is right; if not, they are what the ratings alone say.
-    method
-        ``"em"``, or ``"messages"``, the Bayesian iteration of Ok et al. (2019): how precise a worker is on a task is
-        told by the worker's other tasks alone, and what those were by all other workers (leave-one-out messages along
-        the links). With ``bias=False, scale=False`` it is theirs but for the prior, which is learnt. It has no
-        objective.
-    max_iter, tol
-        Stop after so many iterations, or when the lower bound of the evidence rises by less than `tol` a rating;
-        without an objective (``tails``, ``"messages"``), when values move by less than `tol` of the ratings' standard
-        deviation.
+    bias, scale, noise : bool, default True
+        Whether workers differ in bias, scale and noise.
+    tails : float or None, default None
+        Degrees of freedom of Student's t noise, which reduces the influence of outliers. None is normal noise.
+    shrink : bool, default True
+        Shrink values toward their mean depending on their uncertainty, which minimizes the squared error if the model
+        is correct.
+    method : {"em", "messages"}, default "em"
+        ``"em"`` is variational EM. ``"messages"`` is the Bayesian iteration of Ok et al. (2019), with leave-one-out
+        messages: the precision of a worker for a task is estimated from the worker's other tasks.
+    max_iter : int, default 500
+        Maximum number of iterations.
+    tol : float, default 1e-6
+        The fit has converged when the evidence lower bound increases by less than `tol` per rating; without an
+        objective (`tails`, ``"messages"``), when values change by less than `tol` standard deviations of the ratings.
 
     Notes
     -----
-    O(ratings) time a pass, memory O(tasks + workers), with messages O(ratings). Every rating has at least 10⁻⁴ of the
-    crowd's variance of noise, and a worker's record of noise is shrunk by at least as much as two ratings tell.
+    Time O(ratings) per iteration; memory O(tasks + workers), or O(ratings) for ``"messages"``.
 
-    Points: each number of an answer has its own values, biases, scales and level of noise; a worker is as many times
-    more precise than the crowd in one of them as in all others, which all of them tell.
+    The model is x = β + α·y + ε with values y ~ N(μ, σ²), biases β ~ N(0, τ²), scales α ~ N(1, ω²) and
+    Gamma-distributed precisions of ε. μ, σ, τ, ω and the Gamma distribution are estimated by empirical Bayes; with
+    equal workers, values reduce to means. ``"messages"`` with ``bias=False, scale=False`` is the published method,
+    except that the prior is estimated; it has no objective. The noise variance of each rating is at least 10⁻⁴ of the
+    average, and worker precisions are shrunk by at least two ratings. For points, each dimension has its own values,
+    biases, scales and noise level; the relative precision of a worker is shared by all dimensions.
 
-    Standard errors include what is not known of biases and scales, of each worker for itself, and of the crowd's origin
-    and unit: with few workers, their average bias and scale is not that of all workers who might have been asked.
-    Repeated ratings of a task by the same worker count as independent. With `tails` they are those of the model with
-    normal noise, widened by how far its values are from these, at the cost of fitting it too. 90 % intervals held 87 to
-    94 % of simulated values, those of ``"messages"`` 93 to 96 % (docs/evidence/coverage.md).
+    Standard errors include the uncertainty of worker biases and scales and of the origin and unit of the scale, since a
+    small sample of workers may deviate from the population of workers. Repeated ratings of a task by a worker are
+    treated as independent. With `tails`, standard errors come from the model with normal noise, widened by the
+    difference between both models, which doubles the time. In simulations, 90 % intervals contained 87 to 94 % of the
+    values, and 93 to 96 % for ``"messages"`` (docs/evidence/coverage.md).
 
     References
     ----------
     J. Ok, S. Oh, Y. Jang, J. Shin, Y. Yi, "Iterative Bayesian learning for crowdsourced regression", AISTATS
-    2019. V. C. Raykar et al., "Learning from crowds", JMLR 11 (2010): noise a worker, without the hierarchy.
+    2019. V. C. Raykar et al., "Learning from crowds", JMLR 11 (2010): worker noise without the hierarchy.
 
     Examples
     --------
@@ -122,7 +121,7 @@ class GaussianCrowd(NumericAggregator):
             check_number("tails", self.tails, least=1, most=1e6)
         messages = self.method == "messages"
         if messages and (self.tails is not None or not self.noise):
-            raise ValueError("method='messages' is about how noisy workers are: it needs noise=True and tails=None")
+            raise ValueError("method='messages' requires noise=True and tails=None")
         freedom = None if self.tails is None else float(self.tails)
         return Structure(bool(self.bias), bool(self.scale), bool(self.noise), freedom, messages)
 
@@ -130,9 +129,9 @@ class GaussianCrowd(NumericAggregator):
         structure, units = self._structure(), Units.of(votes.table)
         crowd = fit(votes.table, units, structure, max_iter=self.max_iter, tol=self.tol, report=progress)
         warn_unless_converged(crowd.converged, self)
-        values, spread = read_off(votes.table, units, crowd, structure.freedom, shrink=bool(self.shrink))
+        values, spread = values_and_errors(votes.table, units, crowd, structure.freedom, shrink=bool(self.shrink))
         if structure.freedom is not None:
-            spread = errors_about(values, votes.table, units)
+            spread = standard_errors_of(values, votes.table, units)
         return GaussianFit(
             moments=crowd.moments,
             prior=crowd.prior,
@@ -140,24 +139,24 @@ class GaussianCrowd(NumericAggregator):
             centre=units.centre,
             values=units.back(values),
             errors=units.sizes(spread),
-            **workers_of(crowd, units),
+            **worker_parameters_of(crowd, units),
             history=np.array(crowd.history),
             n_iter=max(crowd.n_iter, 1),
             converged=crowd.converged,
-            remarks=() if crowd.told else (ALONE,),
+            remarks=() if crowd.identifiable else (SINGLE_RATINGS_WARNING,),
         )
 
     def _predict(self, now: ValueFitted, ratings: Ratings, known: npt.NDArray[np.int64]) -> Array:
-        learnt = now.fit_as(GaussianFit)
-        units = Units(learnt.unit, learnt.centre)
-        moments = np.stack([now.carried_over(of, known) for of in learnt.moments])
-        prior = learnt.prior if self.shrink else learnt.prior * [1.0, 0.0]
+        parameters = now.fit_as(GaussianFit)
+        units = Units(parameters.unit, parameters.centre)
+        moments = np.stack([now.carried_over(of, known) for of in parameters.moments])
+        prior = parameters.prior if self.shrink else parameters.prior * [1.0, 0.0]
         freedom = None if self.tails is None else float(self.tails)
-        return units.back(predicted(ratings.table, units, moments, prior, freedom))
+        return units.back(predict_values(ratings.table, units, moments, prior, freedom))
 
 
-def workers_of(crowd: Crowd, units: Units) -> dict[str, Array]:
-    """Bias, scale and noise of workers, in the units of their ratings: (workers, numbers)."""
+def worker_parameters_of(crowd: Crowd, units: Units) -> dict[str, Array]:
+    """Bias, scale and noise of workers in original units, (workers, dimensions)."""
     precision, scale, bias = (crowd.moments[..., place].T for place in range(3))
     return {
         "bias": units.sizes(bias + (scale - 1.0) * crowd.prior[:, 0]),
@@ -166,29 +165,31 @@ def workers_of(crowd: Crowd, units: Units) -> dict[str, Array]:
     }
 
 
-#: Passes of a prediction with heavy tails: each says anew which ratings are wild.
+#: Iterations of a prediction with heavy tails; each updates the weights of outliers.
 _TAIL_PASSES = 20
 
 
-def predicted(table: _core.Ratings, units: Units, moments: Array, prior: Array, freedom: float | None = None) -> Array:
-    """Values of tasks given workers, (tasks, numbers)."""
+def predict_values(
+    table: _core.Ratings, units: Units, moments: Array, prior: Array, freedom: float | None = None
+) -> Array:
+    """Return values of tasks given worker parameters, (tasks, dimensions)."""
     columns = []
     for dim, (mean, precision) in enumerate(prior):
-        given = (*units.view(dim), np.ascontiguousarray(moments[dim]), (float(mean), float(precision)))
-        tasks = table.gaussian_pass(*given)[0]
+        pass_arguments = (*units.view(dim), np.ascontiguousarray(moments[dim]), (float(mean), float(precision)))
+        tasks = table.gaussian_pass(*pass_arguments)[0]
         for _ in range(0 if freedom is None else _TAIL_PASSES):
-            tasks = table.gaussian_pass(*given, freedom=freedom, last=tasks)[0]
+            tasks = table.gaussian_pass(*pass_arguments, freedom=freedom, last=tasks)[0]
         columns.append(tasks[:, 0])
     return np.stack(columns, axis=1)
 
 
-def read_off(
+def values_and_errors(
     table: _core.Ratings, units: Units, crowd: Crowd, freedom: float | None, *, shrink: bool
 ) -> tuple[Array, Array]:
-    """Values and their standard errors, given workers: (tasks, numbers) each.
+    """Return values and their standard errors given worker parameters, (tasks, dimensions) each.
 
-    A value is a weighted sum of ratings; its error has the variance of their noise and of what is not known of their
-    workers' biases and scales, of the prior, and of the origin and unit of the crowd.
+    A value is a weighted sum of ratings. Its variance includes rating noise, the uncertainty of worker biases and
+    scales, the prior, and the uncertainty of origin and unit.
     """
     values, errors = [], []
     for dim in range(table.dims):
@@ -202,28 +203,28 @@ def read_off(
         weights[:, 0], weights[:, 3] = 1.0, _error_sums(moments, mean, 1.0 / precision)
         sums = table.gaussian_pass(*view, weights, (0.0, prior[1]))[0][:, 1]
         values.append(tasks[:, 0])
-        # With nobody to tell, a value may be anything that values are.
-        known = tasks[:, 1] > 0
-        variance = np.divide(sums, tasks[:, 1] ** 2, out=np.full(len(sums), 1.0 / precision), where=known)
-        variance = np.maximum(variance, np.divide(1.0, tasks[:, 1], out=variance.copy(), where=known))
+        # Without information from workers, the variance is that of the prior.
+        informed = tasks[:, 1] > 0
+        variance = np.divide(sums, tasks[:, 1] ** 2, out=np.full(len(sums), 1.0 / precision), where=informed)
+        variance = np.maximum(variance, np.divide(1.0, tasks[:, 1], out=variance.copy(), where=informed))
         origin, unit = crowd.convention[dim]
         errors.append(np.sqrt(variance + origin + unit * (tasks[:, 0] - mean) ** 2))
     return np.stack(values, axis=1), np.stack(errors, axis=1)
 
 
-def errors_about(values: Array, table: _core.Ratings, units: Units) -> Array:
-    """Standard errors of values of another model, (tasks, numbers), by `GaussianCrowd` with normal noise.
+def standard_errors_of(values: Array, table: _core.Ratings, units: Units) -> Array:
+    """Return standard errors for values of another model, (tasks, dimensions), from `GaussianCrowd` with normal noise.
 
-    Its own error, and how far the values are from what it expects.
+    They combine its standard errors with the difference between the values of both models.
     """
     crowd = fit(table, units, Structure(), max_iter=300, tol=1e-5)
-    expected, errors = read_off(table, units, crowd, None, shrink=True)
+    expected, errors = values_and_errors(table, units, crowd, None, shrink=True)
     return offset_errors(values - expected, errors, LEVEL)
 
 
 def _error_sums(moments: Array, mean: float, variance: float) -> Array:
-    """What a rating adds to the variance of precision times value: noise, and what is not known of its worker."""
+    """Contribution of a rating to the variance of precision · value: noise and uncertainty of the worker."""
     precision, a, b, aa, ab, bb = moments.T
-    unknown = (bb - b * b) + 2.0 * mean * (ab - a * b) + (mean * mean + variance) * (aa - a * a)
-    weight: Array = (precision * a) ** 2 * (1.0 / precision + np.maximum(unknown, 0.0))
+    worker_variance = (bb - b * b) + 2.0 * mean * (ab - a * b) + (mean * mean + variance) * (aa - a * a)
+    weight: Array = (precision * a) ** 2 * (1.0 / precision + np.maximum(worker_variance, 0.0))
     return weight

@@ -1,4 +1,4 @@
-"""Values against true numbers."""
+"""Errors and interval coverage of numeric values."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ from manyhands.metrics._checks import Floats
 
 
 def rmse(values: npt.ArrayLike, truth: npt.ArrayLike) -> float:
-    """Root of the mean squared difference from the truth; for points, of the squared distance.
+    """Return the root mean squared error; for points, of the distance.
 
     Parameters
     ----------
     values, truth : array-like of shape (N,) or (N, D)
-        Finite numbers, none missing.
+        Finite numbers without missing values.
+
+    Returns
+    -------
+    float
+        Error, in the units of the values.
 
     Examples
     --------
@@ -25,19 +30,24 @@ def rmse(values: npt.ArrayLike, truth: npt.ArrayLike) -> float:
     >>> metrics.rmse([1.0, 5.0], [1.0, 1.0])
     2.8284271247461903
     """
-    away = np.abs(_away(values, truth))
-    largest = float(away.max())
-    # Squares of the largest differences would overflow.
-    return largest * float(np.sqrt(((away / largest) ** 2).sum(axis=1).mean())) if largest > 0 else 0.0
+    differences = np.abs(_differences(values, truth))
+    largest = float(differences.max())
+    # Scaled, because squares of large differences overflow.
+    return largest * float(np.sqrt(((differences / largest) ** 2).sum(axis=1).mean())) if largest > 0 else 0.0
 
 
 def mae(values: npt.ArrayLike, truth: npt.ArrayLike) -> float:
-    """Mean absolute difference from the truth; for points, mean distance.
+    """Return the mean absolute error; for points, the mean distance.
 
     Parameters
     ----------
     values, truth : array-like of shape (N,) or (N, D)
-        Finite numbers, none missing.
+        Finite numbers without missing values.
+
+    Returns
+    -------
+    float
+        Error, in the units of the values.
 
     Examples
     --------
@@ -45,18 +55,23 @@ def mae(values: npt.ArrayLike, truth: npt.ArrayLike) -> float:
     >>> metrics.mae([1.0, 5.0], [1.0, 1.0])
     2.0
     """
-    return float(np.linalg.norm(_away(values, truth), axis=1).mean())
+    return float(np.linalg.norm(_differences(values, truth), axis=1).mean())
 
 
 def correlation(values: npt.ArrayLike, truth: npt.ArrayLike) -> float:
-    """Pearson's correlation with the truth; for points, the mean of those of their numbers.
+    """Return Pearson's correlation with the truth; for points, the mean over dimensions.
 
-    NaN where values or truths are all the same.
+    NaN if values or truth are constant.
 
     Parameters
     ----------
     values, truth : array-like of shape (N,) or (N, D)
-        Finite numbers, none missing.
+        Finite numbers without missing values.
+
+    Returns
+    -------
+    float
+        Between -1 and 1.
 
     Examples
     --------
@@ -64,20 +79,25 @@ def correlation(values: npt.ArrayLike, truth: npt.ArrayLike) -> float:
     >>> round(metrics.correlation([1.0, 2.0, 3.0], [2.0, 4.0, 5.0]), 3)
     0.982
     """
-    a, b = (_standardised(array) for array in (_points("values", values), _points("truth", truth)))
-    _check_alike(a, b)
+    a, b = (_standardize(array) for array in (_points("values", values), _points("truth", truth)))
+    _check_same_shape(a, b)
     return float(np.clip((a * b).mean(axis=0), -1.0, 1.0).mean())
 
 
 def coverage(intervals: npt.ArrayLike, truth: npt.ArrayLike) -> float:
-    """Share of true values within their intervals, ends included.
+    """Return the share of true values inside their intervals, ends included.
 
     Parameters
     ----------
     intervals : array-like of shape (N, 2) or (N, D, 2)
         Lower and upper ends.
     truth : array-like of shape (N,) or (N, D)
-        Finite numbers, none missing.
+        Finite numbers without missing values.
+
+    Returns
+    -------
+    float
+        Between 0 and 1.
 
     Examples
     --------
@@ -87,45 +107,43 @@ def coverage(intervals: npt.ArrayLike, truth: npt.ArrayLike) -> float:
     """
     ends, true = np.asarray(intervals, np.float64), _points("truth", truth)
     if ends.ndim not in (2, 3) or ends.shape[-1] != 2:
-        raise ValueError(f"intervals must have two ends each, not shape {ends.shape}")
+        raise ValueError(f"intervals must have shape (N, 2) or (N, D, 2), not {ends.shape}")
     if np.isnan(ends).any():
-        raise ValueError(
-            f"intervals must be numbers, but that at position {int(np.argwhere(np.isnan(ends))[0, 0])} is not"
-        )
+        raise ValueError(f"intervals contains NaN at index {int(np.argwhere(np.isnan(ends))[0, 0])}")
     ends = ends.reshape(len(ends), -1, 2)
-    _check_alike(ends[..., 0], true)
+    _check_same_shape(ends[..., 0], true)
     return float(((ends[..., 0] <= true) & (true <= ends[..., 1])).mean())
 
 
 def _points(what: str, values: npt.ArrayLike) -> Floats:
     """Finite numbers of shape (N, D)."""
-    found = np.asarray(values, np.float64)
-    if found.ndim not in (1, 2) or not found.size:
-        raise ValueError(f"{what} must be numbers, (N,) or (N, D), and not of shape {found.shape}")
-    if not np.isfinite(found).all():
-        at = int(np.argwhere(~np.isfinite(found))[0, 0])
-        raise ValueError(f"{what} must be finite but holds {found[at]} at position {at}")
-    return found.reshape(len(found), -1)
+    points = np.asarray(values, np.float64)
+    if points.ndim not in (1, 2) or not points.size:
+        raise ValueError(f"{what} must be numbers of shape (N,) or (N, D), not {points.shape}")
+    if not np.isfinite(points).all():
+        at = int(np.argwhere(~np.isfinite(points))[0, 0])
+        raise ValueError(f"{what} must be finite, but contains {points[at]} at index {at}")
+    return points.reshape(len(points), -1)
 
 
-def _check_alike(values: Floats, truth: Floats) -> None:
+def _check_same_shape(values: Floats, truth: Floats) -> None:
     if values.shape != truth.shape:
-        raise ValueError(f"values have {values.shape[0]} rows of {values.shape[1]} numbers, truth {truth.shape}")
+        raise ValueError(f"values and truth must have the same shape, not {values.shape} and {truth.shape}")
 
 
-def _away(values: npt.ArrayLike, truth: npt.ArrayLike) -> Floats:
-    found, true = _points("values", values), _points("truth", truth)
-    _check_alike(found, true)
-    return found - true
+def _differences(values: npt.ArrayLike, truth: npt.ArrayLike) -> Floats:
+    points, true_points = _points("values", values), _points("truth", truth)
+    _check_same_shape(points, true_points)
+    return points - true_points
 
 
-def _standardised(array: Floats) -> Floats:
-    """Columns of mean 0 and variance 1; NaN where they do not vary."""
+def _standardize(array: Floats) -> Floats:
+    """Columns with mean 0 and variance 1; NaN for constant columns."""
     largest = np.abs(array).max(axis=0)
     array = array / np.where(largest > 0, largest, 1.0)
-    away = array - array.mean(axis=0)
-    deviation = away.std(axis=0)
-    standardised: Floats = away / np.where(deviation > 1e-14, deviation, np.nan)
+    centered = array - array.mean(axis=0)
+    deviation = centered.std(axis=0)
+    standardised: Floats = centered / np.where(deviation > 1e-14, deviation, np.nan)
     return standardised
 
 

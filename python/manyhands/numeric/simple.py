@@ -1,4 +1,4 @@
-"""Values without a model of workers: means, medians, and means without the ends or by given weights."""
+"""Means and medians, without a model of workers."""
 
 from __future__ import annotations
 
@@ -21,50 +21,50 @@ from manyhands.numeric._units import Units
 from manyhands.numeric.base import NumericAggregator, ValueFit, ValueFitted
 from manyhands.numeric.table import Ratings
 
-#: Said where no task has two ratings.
-ALONE = (
-    "No task has more than one rating, so that nothing tells noise from truth: standard errors are the standard "
-    "deviation of all ratings, which is the most that they can be."
+#: Warning if no task has two ratings.
+SINGLE_RATINGS_WARNING = (
+    "No task has more than one rating, so noise cannot be estimated: standard errors are the standard "
+    "deviation of all ratings, which is an upper bound."
 )
 
 
 class _Simple(NumericAggregator):
-    """A value that needs the ratings of its own task alone; workers are judged by how far they are from it."""
+    """Base class of values that depend only on the ratings of their own task."""
 
-    def _given_weights(self, ratings: Ratings) -> Array | None:
-        """How much workers count; None if all count the same."""
+    def _worker_weights(self, ratings: Ratings) -> Array | None:
+        """Return worker weights, or None if all are equal."""
         return None
 
     def _weights_for(self, now: ValueFitted, known: npt.NDArray[np.int64]) -> Array | None:
-        """The same of the workers of another table, by their codes in fit."""
+        """Return the weights of the workers of another table, by their codes in fit."""
         return None
 
     def _check(self) -> None:
-        """Refuse odd settings."""
+        """Raise if a setting is invalid."""
 
     @abstractmethod
     def _middle(self, table: _core.Ratings, view: tuple[int, float, float], means: Array) -> Array:
-        """The value of each task, for one number of the answers, where the means are known."""
+        """Return the value of each task for one dimension, given the means."""
 
     def _inefficiency(self, counts: Array) -> Array:
-        """How many times the variance of a mean of so many normal ratings its variance is."""
+        """Return the variance relative to that of a mean of as many normal ratings."""
         return np.ones_like(counts)
 
     def _fit(self, votes: Ratings, progress: Callback | None) -> ValueFit:
         self._check()
         table, units = votes.table, Units.of(votes.table)
-        weights = self._given_weights(votes)
-        found = []
+        weights = self._worker_weights(votes)
+        dim_results = []
         remarks: tuple[str, ...] = ()
         for dim in range(votes.n_dims):
             tasks, workers = table.spread(*units.view(dim), weights)
             variance = pooled_variance(tasks)
             if variance is None:
-                remarks, variance = (ALONE,), 1.0
+                remarks, variance = (SINGLE_RATINGS_WARNING,), 1.0
             values = self._middle(table, units.view(dim), tasks[:, 1])
             errors = np.sqrt(variance * self._inefficiency(1.0 / tasks[:, 3]) * tasks[:, 3])
-            found.append((values, errors, *differences(workers, variance)))
-        values, errors, bias, noise = (np.stack(columns, axis=1) for columns in zip(*found, strict=True))
+            dim_results.append((values, errors, *differences(workers, variance)))
+        values, errors, bias, noise = (np.stack(columns, axis=1) for columns in zip(*dim_results, strict=True))
         return ValueFit(
             values=units.back(values),
             errors=units.sizes(errors),
@@ -86,30 +86,31 @@ class _Simple(NumericAggregator):
 
 
 def pooled_variance(tasks: Array) -> float | None:
-    """The variance of ratings about the means of their tasks; None where no task has two."""
+    """Variance of ratings around their task means; None if no task has two ratings."""
     total, _, squares, share = tasks.T
     freedom = float((total * (1.0 - share)).sum())
     return max(float(squares.sum()) / freedom, 0.0) if freedom > 1e-9 * float(total.sum()) else None
 
 
 def differences(workers: Array, variance: float) -> tuple[Array, Array]:
-    """Mean and standard deviation of workers' differences from the values; the crowd's deviation for one rating."""
-    total, away, squares = workers.T
-    bias = np.divide(away, total, out=np.zeros_like(away), where=total > 0)
-    rest = np.maximum(squares - away * bias, 0.0)
-    noise = np.divide(rest, total - 1.0, out=np.full_like(away, variance), where=total > 1.5)
+    """Mean and standard deviation of workers' differences from the values; the pooled deviation for a single rating."""
+    total, deviation_sums, squares = workers.T
+    bias = np.divide(deviation_sums, total, out=np.zeros_like(deviation_sums), where=total > 0)
+    rest = np.maximum(squares - deviation_sums * bias, 0.0)
+    noise = np.divide(rest, total - 1.0, out=np.full_like(deviation_sums, variance), where=total > 1.5)
     return bias, np.sqrt(noise)
 
 
 class Mean(_Simple):
-    """The mean of the ratings of each task.
+    """Mean of the ratings of each task.
 
-    Standard errors are those of means of independent ratings whose variance about their tasks is the same everywhere
-    (pooled). A weight counts a rating so many times. A worker's bias is the mean difference from the values.
+    A baseline that treats all workers alike. Standard errors assume independent ratings with a common (pooled) variance
+    around the task means. A weight counts a rating that many times. A worker's bias is the mean difference from the
+    values.
 
     Notes
     -----
-    O(ratings) time, no memory beyond the answer.
+    Time O(ratings), no additional memory.
 
     Examples
     --------
@@ -125,25 +126,25 @@ class Mean(_Simple):
 
 
 def _median_inefficiency(counts: Array) -> Array:
-    """How many times the variance of a mean of so many normal ratings that of their median is: from 1 to π/2.
+    """Variance of a median relative to that of a mean of as many normal ratings: from 1 to π/2.
 
-    Within a hundredth for whole numbers; the mean of two in the middle, of an even number, is more efficient.
+    Accurate to 0.01 for integers. For even counts, the mean of the two middle ratings is more efficient.
     """
     even = 0.5 + 0.5 * np.cos(math.pi * counts)  # 1 for even numbers, 0 for odd ones
     return np.maximum(1.0, math.pi / 2 * counts / (counts + 0.5 + 0.78 * even))
 
 
 class Median(_Simple):
-    """The median of the ratings of each task, of each number for itself.
+    """Median of the ratings of each task (of each dimension for points).
 
-    Weights count ratings; with an even number of them it lies halfway between the two in the middle. Standard errors
-    are those of medians of normal ratings, by up to √(π/2) larger than those of means: too large where workers differ
-    in noise (90 % intervals then hold 91 to 96 %).
+    Use it if ratings contain outliers. Weights count ratings; for even counts, the median is the mean of the two middle
+    ratings. Standard errors are those of medians of normal ratings, up to √(π/2) times those of means; they are too
+    large if workers differ in noise (90 % intervals then contain 91 to 96 %).
 
     Notes
     -----
-    O(ratings · log(ratings of a task)) time. Where most workers give the same number, zero say, a median drops what the
-    others tell: on such data it is worse than the mean.
+    Time O(ratings · log(ratings per task)). If most workers give the same number, such as zero, the median ignores the
+    others and is worse than the mean.
 
     Examples
     --------
@@ -161,18 +162,19 @@ class Median(_Simple):
 
 
 class TrimmedMean(_Simple):
-    """The mean of the ratings of each task without a share of them at either end.
+    """Mean of the ratings of each task without the lowest and highest ones.
+
+    A compromise between :class:`Mean` and :class:`Median`.
 
     Parameters
     ----------
-    trim
-        The share left out at either end, from 0 (the mean) to 0.5 (the median). A rating at the edge counts with the
-        part of its weight that is within: of four ratings, a tenth leaves six tenths of the lowest and highest.
+    trim : float, default 0.2
+        Share of ratings dropped at each end, from 0 (the mean) to 0.5 (the median). A rating at the boundary counts
+        partially: of four ratings, a share of 0.1 leaves 0.6 of the lowest and of the highest.
 
     Notes
     -----
-    Standard errors are those of the mean, raised towards the median's with the share that is left out.
-    O(ratings · log(ratings of a task)) time.
+    Time O(ratings · log(ratings per task)). Standard errors are interpolated between those of the mean and the median.
 
     Examples
     --------
@@ -197,24 +199,24 @@ class TrimmedMean(_Simple):
 
 @dataclass(frozen=True, kw_only=True)
 class WeightedValueFit(ValueFit):
-    """Means by weights."""
+    """Weighted means."""
 
-    #: The weight of each worker.
+    #: Weight of each worker.
     weights: Array = field(metadata=numbers("m"))
 
 
 class WeightedMean(_Simple):
-    """The mean of the ratings of each task, where workers count by weights that are given.
+    """Mean of the ratings of each task, with a given weight per worker.
 
     Parameters
     ----------
-    weights
-        A mapping from every worker to a weight, 0 or a positive number; it must be given. A task whose raters all have
-        weight 0 has the plain mean of their ratings.
+    weights : mapping of worker id to float
+        Weight of every worker, 0 or positive. Required. If all workers of a task have weight 0, its value is the plain
+        mean.
 
     Notes
     -----
-    A worker that ``predict`` meets for the first time has the average weight. O(ratings) time.
+    Time O(ratings). In ``predict``, workers that were not in ``fit`` get the average weight.
 
     Examples
     --------
@@ -231,28 +233,28 @@ class WeightedMean(_Simple):
 
     @property
     def weights_(self) -> Array:
-        """The weight of each worker, (n_workers,)."""
+        """Weight of each worker, shape (n_workers,)."""
         return self._fitted().fit_as(WeightedValueFit).weights
 
     def _fit(self, votes: Ratings, progress: Callback | None) -> ValueFit:
-        return WeightedValueFit(**vars(super()._fit(votes, progress)), weights=self._given_weights(votes))
+        return WeightedValueFit(**vars(super()._fit(votes, progress)), weights=self._worker_weights(votes))
 
     def _weights_for(self, now: ValueFitted, known: npt.NDArray[np.int64]) -> Array | None:
         return now.carried_over(now.fit_as(WeightedValueFit).weights, known)
 
-    def _given_weights(self, ratings: Ratings) -> Array:
+    def _worker_weights(self, ratings: Ratings) -> Array:
         if not isinstance(self.weights, Mapping):
             raise TypeError(f"weights must be a mapping from workers to numbers, not {self.weights!r}")
         place = sequence(self.weights).match(ratings._workers) if len(self.weights) else np.full(ratings.n_workers, -1)
         if (place < 0).any():
             raise ValueError(
-                f"weights lack the workers {listed(ratings.workers[place < 0].tolist())}; give each a number"
+                f"weights has no entry for the workers {listed(ratings.workers[place < 0].tolist())}; add one for each"
             )
-        given = np.asarray(list(self.weights.values()), np.float64)[place]
-        if not countable(given).all():
-            odd = ratings.workers[~countable(given)].tolist()
-            raise ValueError(f"weights of the workers {listed(odd)} are neither 0 nor between 1e-30 and 1e15")
-        return given
+        worker_weights = np.asarray(list(self.weights.values()), np.float64)[place]
+        if not countable(worker_weights).all():
+            odd = ratings.workers[~countable(worker_weights)].tolist()
+            raise ValueError(f"weights of the workers {listed(odd)} must be 0 or between 1e-30 and 1e15")
+        return worker_weights
 
     def _middle(self, table: _core.Ratings, view: tuple[int, float, float], means: Array) -> Array:
         return means

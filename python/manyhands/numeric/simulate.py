@@ -1,4 +1,4 @@
-"""Simulated crowds who give numbers: a log whose truth is known."""
+"""Simulation of numeric ratings with known values and workers."""
 
 from __future__ import annotations
 
@@ -19,19 +19,18 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class NumericSimulation(Simulation):
-    """A simulated log of numbers and everything that is hidden behind a real one.
+    """Simulated ratings and their true parameters.
 
     Attributes
     ----------
     log : Ratings
         The answers of the simulated workers.
     truth : ndarray of shape (n_tasks,) or (n_tasks, n_dims)
-        The value of each task, aligned with ``log.tasks``.
+        Value of each task, aligned with ``log.tasks``.
     bias, scale, noise : ndarray of shape (n_workers,) or (n_workers, n_dims)
-        A rating is bias + scale · value + noise · error, where errors have variance one; aligned with
-        ``log.workers``.
+        A rating is bias + scale · value + noise · error, with errors of variance one; aligned with ``log.workers``.
     seed : int
-        What all draws followed from.
+        Random seed.
     """
 
     log: Ratings
@@ -65,34 +64,41 @@ def simulate(
     spammers: float = 0.0,
     seed: int = 0,
 ) -> NumericSimulation:
-    """Draw a crowd that gives numbers, and its ratings.
+    """Simulate numeric ratings by workers with bias, scale and noise.
 
     Parameters
     ----------
-    n_tasks, n_workers
-        Sizes. Tasks and workers are named 0, 1, ….
-    answers_per_task
-        How many different workers rate each task, drawn at random.
-    n_dims
-        Numbers of an answer; more than one for points. A worker is as many times noisier than others in all of them.
-    mean, deviation
-        Values are normal with this mean and standard deviation.
-    bias, scale
-        Standard deviations of workers' biases, about 0, and scales, about 1, in units of `deviation`.
-    noise, noise_spread
-        The median of workers' standard deviations of noise, in units of `deviation`, and the standard deviation of
-        their logarithms.
-    tails
-        Degrees of freedom of Student's t, scaled to variance one, if errors are to have heavier tails than the normal
-        distribution: above 2.
-    spammers
-        The share of workers whose scale is 0: what they say has nothing to do with the value.
-    seed
-        What all draws follow from.
+    n_tasks : int, default 200
+        Number of tasks, with ids 0, 1, ….
+    n_workers : int, default 20
+        Number of workers, with ids 0, 1, ….
+    answers_per_task : int, default 5
+        Number of ratings per task, by different random workers.
+    n_dims : int, default 1
+        Numbers per answer; more than one for points. The relative noise of a worker is shared by all of them.
+    mean, deviation : float, default 0.0 and 1.0
+        Mean and standard deviation of the normally distributed values.
+    bias, scale : float, default 0.3 and 0.2
+        Standard deviations of worker biases (around 0) and scales (around 1), in units of `deviation`.
+    noise : float, default 0.6
+        Median noise standard deviation of workers, in units of `deviation`.
+    noise_spread : float, default 0.5
+        Standard deviation of the logarithm of worker noise.
+    tails : float, optional
+        Degrees of freedom (above 2) of Student's t errors with variance one. By default errors are normal.
+    spammers : float, default 0.0
+        Share of workers with scale 0, whose ratings do not depend on the value.
+    seed : int, default 0
+        Random seed.
+
+    Returns
+    -------
+    NumericSimulation
+        The ratings, true values and worker parameters.
 
     Notes
     -----
-    O(n_tasks · answers_per_task) time and memory beside the log.
+    O(n_tasks · answers_per_task) time and memory, in addition to the log.
 
     Examples
     --------
@@ -115,40 +121,40 @@ def simulate(
         errors *= np.sqrt((tails - 2.0) / rng.chisquare(tails, (len(tasks), 1)))
     values = mean + deviation * (biases[workers] + scales[workers] * truth[tasks] + deviations[workers] * errors)
     ratings = Ratings.from_arrays(tasks, workers, values if n_dims > 1 else values[:, 0])
-    here = ratings.workers.astype(np.int64)
-    # About the mean: a scale of 2 doubles differences from it.
+    worker_codes = ratings.workers.astype(np.int64)
+    # Biases refer to the mean: a scale of 2 doubles deviations from it.
     biases = deviation * biases + mean * (1.0 - scales)
-    parts = (mean + deviation * truth, biases[here], scales[here], deviation * deviations[here])
+    parts = (mean + deviation * truth, biases[worker_codes], scales[worker_codes], deviation * deviations[worker_codes])
     values_of, bias_of, scale_of, noise_of = (part if n_dims > 1 else part[:, 0] for part in parts)
     return NumericSimulation(log=ratings, truth=values_of, bias=bias_of, scale=scale_of, noise=noise_of, seed=seed)
 
 
-def _check(given: dict[str, Any]) -> None:
+def _check(settings: dict[str, Any]) -> None:
     for name in ("n_tasks", "n_workers", "answers_per_task", "n_dims"):
-        check_number(name, given[name], least=1, whole=True)
-    check_number("seed", given["seed"], least=0, whole=True)
-    check_number("mean", given["mean"], least=-1e300, most=1e300)
+        check_number(name, settings[name], least=1, whole=True)
+    check_number("seed", settings["seed"], least=0, whole=True)
+    check_number("mean", settings["mean"], least=-1e300, most=1e300)
     for name in ("deviation", "bias", "scale", "noise", "noise_spread"):
-        check_number(name, given[name], least=0, most=1e100)
-    check_number("spammers", given["spammers"], least=0, most=1)
-    if given["tails"] is not None:
-        check_number("tails", given["tails"], least=2)
-        if given["tails"] == 2:
-            raise ValueError("tails must be above 2: with 2 degrees of freedom errors have no variance")
-    if given["answers_per_task"] > given["n_workers"]:
+        check_number(name, settings[name], least=0, most=1e100)
+    check_number("spammers", settings["spammers"], least=0, most=1)
+    if settings["tails"] is not None:
+        check_number("tails", settings["tails"], least=2)
+        if settings["tails"] == 2:
+            raise ValueError("tails must be above 2: with 2 degrees of freedom the variance of errors is infinite")
+    if settings["answers_per_task"] > settings["n_workers"]:
         raise ValueError(
-            f"{given['answers_per_task']} ratings a task need as many workers, and there are {given['n_workers']}"
+            f"answers_per_task={settings['answers_per_task']} exceeds n_workers={settings['n_workers']}: add workers"
         )
 
 
 def raters(rng: np.random.Generator, n_tasks: int, n_workers: int, each: int) -> npt.NDArray[np.int64]:
-    """Different workers for each task: all of them in a random order, or drawn until no two are the same."""
+    """Select different workers for each task: a random permutation, or rejection sampling if workers are many."""
     if each * 4 > n_workers:
         return np.concatenate([rng.permutation(n_workers)[:each] for _ in range(n_tasks)])
-    drawn = rng.integers(n_workers, size=(n_tasks, each))
+    workers = rng.integers(n_workers, size=(n_tasks, each))
     while True:
-        ordered = np.sort(drawn, axis=1)
-        twice = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
-        if not twice.any():
-            return drawn.ravel()
-        drawn[twice] = rng.integers(n_workers, size=(int(twice.sum()), each))
+        sorted_workers = np.sort(workers, axis=1)
+        has_duplicates = (sorted_workers[:, 1:] == sorted_workers[:, :-1]).any(axis=1)
+        if not has_duplicates.any():
+            return workers.ravel()
+        workers[has_duplicates] = rng.integers(n_workers, size=(int(has_duplicates.sum()), each))

@@ -1,4 +1,4 @@
-"""The table of numbers: who gave which task what value."""
+"""Table of numeric answers by task and worker."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from manyhands._base.task_table import Answers, Parsed, Payload
 
 
 class Ratings(Answers):
-    """An immutable, sparse table of (task, worker, value) rows, where values are numbers or points of several numbers.
+    """Immutable, sparse table of (task, worker, value) rows with numbers or points as values.
 
-    Made by one of the constructors below or by :func:`manyhands.read` with ``kind="numeric"``. Ids are those of
-    :class:`~manyhands.Annotations`, and so are repeats and missing answers: a row without a value (null, NaN) is set
-    aside with a warning, one of several numbers if any of them is missing. Infinite values are refused.
+    Build it with :meth:`from_frame` or :meth:`from_arrays`, or read a file with :func:`manyhands.read` and
+    ``kind="numeric"``. Ids, repeats and missing answers are handled as in :class:`~manyhands.Annotations`: rows without
+    a value (null, NaN), or with an incomplete point, are set aside with a warning. Infinite values raise.
 
-    Memory: 4 bytes a row and 8 for each of its numbers (8 more with weights) and 4 a task, besides the names.
+    Memory: 4 bytes per row and 8 per number (8 more with weights), and 4 per task, plus names.
 
     Examples
     --------
@@ -71,15 +71,20 @@ class Ratings(Answers):
 
         Parameters
         ----------
-        frame
-            The log, one row an answer. Anything with the Arrow PyCapsule interface will do.
-        task, worker
+        frame : DataFrame, Arrow table or mapping of columns
+            The log, one row per answer. Any object with the Arrow PyCapsule interface works.
+        task, worker : str, optional
             Column names, as for :meth:`Annotations.from_frame`.
-        value
-            The column of values (well known are ``value``, ``score``, ``rating``, ``number``), or several, such as
-            ``["x", "y"]`` for points.
+        value : str or list of str, optional
+            Column of values (well-known names are ``value``, ``score``, ``rating`` and ``number``), or several columns
+            for points, such as ``["x", "y"]``.
         weight, repeats, missing
             As for :meth:`Annotations.from_frame`.
+
+        Returns
+        -------
+        Ratings
+            The table.
 
         Examples
         --------
@@ -88,8 +93,8 @@ class Ratings(Answers):
         >>> mh.Ratings.from_frame(log, value=["x", "y"])
         <Ratings: 3 ratings of 2 tasks by 2 workers, 2 numbers each>
         """
-        given = {"task": task, "worker": worker, "value": value}
-        return cls._of_frame(frame, given, {"weight": weight}, repeats=repeats, missing=missing)
+        columns = {"task": task, "worker": worker, "value": value}
+        return cls._of_frame(frame, columns, {"weight": weight}, repeats=repeats, missing=missing)
 
     @classmethod
     def from_arrays(
@@ -102,9 +107,9 @@ class Ratings(Answers):
         repeats: Repeats = "keep",
         missing: Missing = "drop",
     ) -> Self:
-        """Build a table from columns of equal length: ids of tasks and workers, and values, (rows,) or (rows, numbers).
+        """Build a table from columns of equal length; values have shape (rows,) or (rows, dimensions).
 
-        Other parameters are those of :meth:`from_frame`.
+        For the other parameters, see :meth:`from_frame`.
         """
         settings = {"repeats": repeats, "missing": missing}
         if np.ndim(values) != 2:
@@ -116,16 +121,16 @@ class Ratings(Answers):
 
     @classmethod
     def _parsed(cls, columns: Columns) -> Parsed:
-        given = columns.others["value"]
-        values = [checks.checked_values(*column) for column in given]
-        sizes = {what: len(each) for each, (_, what) in zip(values, given, strict=True)}
+        value_columns = columns.others["value"]
+        values = [checks.checked_values(*column) for column in value_columns]
+        sizes = {what: len(each) for each, (_, what) in zip(values, value_columns, strict=True)}
         if len(set(sizes.values())) > 1:
             checks.check_sizes(sizes, "(task, worker, value)")
         points = np.stack(values, axis=1)
         absent: npt.NDArray[np.bool_] = np.asarray(np.isnan(points).any(axis=1))
 
         def encode(ids: Ids) -> Payload:
-            return Payload(points[~absent] if absent.any() else points, parts=(_dimensions(given),))
+            return Payload(points[~absent] if absent.any() else points, parts=(_dimensions(value_columns),))
 
         return Parsed(sizes, encode, absent)
 
@@ -146,35 +151,35 @@ class Ratings(Answers):
 
     @property
     def table(self) -> _core.Ratings:
-        """The compiled table of codes and values: frozen, and what kernels take."""
+        """Compiled table of codes and values (read-only), as passed to the kernels."""
         return self._table
 
     @property
     def n_dims(self) -> int:
-        """Numbers of an answer: 1, or more for points."""
+        """Numbers per answer: 1, or more for points."""
         return self._table.dims
 
     @property
     def dimensions(self) -> npt.NDArray[Any]:
-        """Names of the numbers of an answer, in their order."""
+        """Names of the numbers of an answer, in order."""
         return self._dimensions.values
 
     @property
     def values(self) -> npt.NDArray[np.float64]:
-        """Values in the order of :meth:`to_frame`: (n_annotations,), or (n_annotations, n_dims) for points."""
+        """Values in the order of :meth:`to_frame`, shape (n_annotations,), or (n_annotations, n_dims) for points."""
         return self.codes()[2]
 
     def codes(self) -> tuple[Codes, Codes, npt.NDArray[np.float64]]:
-        """Task and worker code and value of every answer, in task order: fresh arrays."""
+        """Return task code, worker code and value of every answer in task order, as new arrays."""
         tasks, workers, values = self._table.columns()
         return tasks, workers, values[:, 0] if self.n_dims == 1 else values
 
     def _facts(self) -> Iterable[Fact]:
-        values, groups, bare = self._table.columns()[2], self._table.n_components(), len(self._unlabelled)
+        values, groups, n_without = self._table.columns()[2], self._table.n_components(), len(self._unlabelled)
         yield Fact("n_annotations", self.n_annotations, "ratings")
-        yield Fact("n_tasks", self.n_tasks, "tasks", f"{self.n_tasks:,}  (and {bare:,} without a value)")
+        yield Fact("n_tasks", self.n_tasks, "tasks", f"{self.n_tasks:,}  (and {n_without:,} without a value)")
         yield Fact("n_workers", self.n_workers, "workers", f"{self.n_workers:,}  ({in_groups(groups)})")
-        yield Fact("n_unlabelled", bare)
+        yield Fact("n_unlabelled", n_without)
         yield Fact("n_components", groups)
         spread = {
             str(name): Values(*(float(f(column)) for f in (np.min, np.median, np.mean, np.max, np.std)))
@@ -211,8 +216,8 @@ class Ratings(Answers):
         return Payload(values, parts=(dimensions,))
 
 
-def _dimensions(given: list[tuple[Any, str]]) -> Names:
-    """Names of the numbers of an answer: ``value``, or those of the columns."""
-    if len(given) == 1:
+def _dimensions(value_columns: list[tuple[Any, str]]) -> Names:
+    """Names of the numbers of an answer: ``value``, or the column names."""
+    if len(value_columns) == 1:
         return Names(np.array(["value"], object))
-    return Names(np.array([what.partition("column ")[2].strip("'\"") or what for _, what in given], object))
+    return Names(np.array([what.partition("column ")[2].strip("'\"") or what for _, what in value_columns], object))

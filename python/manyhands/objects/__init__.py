@@ -1,4 +1,4 @@
-"""Answers of any type that has a distance."""
+"""Aggregation of answers of any type with a distance."""
 
 from manyhands.objects.distance import DistanceAggregator
 

@@ -1,4 +1,4 @@
-"""The general scheme for answers of any kind that have a distance."""
+"""DistanceAggregator: truth discovery for answers of any kind with a distance."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 Offsets = npt.NDArray[np.uint32]
 
-#: Distances that have a name: between numbers, and between words of codes.
+#: Named distances, between numbers and between sequences of codes.
 NUMBERS = ("absolute", "squared")
 WORDS = ("hamming", "jaccard", "kendall", "levenshtein")
 
-#: What holds several numbers.
+#: Types that contain several numbers.
 _LISTS = (list, tuple, np.ndarray)
 
-#: How much a distance may differ from the way back, as a share, and be the same.
+#: Relative tolerance for the symmetry of a distance.
 _SYMMETRY = 1e-9
 
 
@@ -49,21 +49,21 @@ def _pack_answers(answers: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _unpack_answers(content: Content, name: str) -> npt.NDArray[Any]:
-    held = content.arrays.get(name)
-    if held is None or held.dtype != np.float64:
+    stored = content.arrays.get(name)
+    if stored is None or stored.dtype != np.float64:
         return unpack_objects(content, name)
-    if held.ndim not in (1, 2):
-        raise content.damaged(f"{name!r} has shape {held.shape}")
+    if stored.ndim not in (1, 2):
+        raise content.damaged(f"{name!r} has shape {stored.shape}")
     return content.array(name, np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DistanceFit(Fit):
-    """Answers of tasks, and weights of workers."""
+    """Estimated answers of tasks and weights of workers."""
 
-    #: One a task: an array of numbers where the answers are, else of objects.
+    #: One answer per task: an array of numbers, or of objects.
     answers: npt.NDArray[Any] = field(metadata=encoded("n", _pack_answers, _unpack_answers))
-    #: Share of the weight of a task's workers who gave this answer; NaN for means.
+    #: Share of the worker weight behind exactly this answer; NaN for means.
     confidence: Array = field(metadata=numbers("n", missing=True))
     spread: Array = field(metadata=numbers("n"))
     tied: npt.NDArray[np.bool_] = field(metadata=flags("n"))
@@ -72,7 +72,7 @@ class DistanceFit(Fit):
 
 
 class ByDistance(TaskEstimator[Answers, DistanceFit, TaskFitted[DistanceFit]]):
-    """Base of what finds answers of any kind by their distances: results and files."""
+    """Base class of distance-based methods: results and persistence."""
 
     _kind: ClassVar[str] = "objects"
     _file_kind: ClassVar[str] = "by-distance"
@@ -88,7 +88,7 @@ class ByDistance(TaskEstimator[Answers, DistanceFit, TaskFitted[DistanceFit]]):
         if isinstance(answers, Records) or not (hasattr(answers, "columns") or hasattr(answers, "keys")):
             raise TypeError(
                 "expected Annotations, Ratings, Rankings, MultiLabels, Objects or a frame, "
-                f"not {type(answers).__name__}; Objects.from_arrays takes answers of any form"
+                f"not {type(answers).__name__}; use Objects.from_arrays for other answers"
             )
         return Objects.from_frame(answers)
 
@@ -96,41 +96,41 @@ class ByDistance(TaskEstimator[Answers, DistanceFit, TaskFitted[DistanceFit]]):
 
     @property
     def objects_(self) -> npt.NDArray[Any]:
-        """The answer to each task: (n_tasks,) objects or numbers, or (n_tasks, n_dims) for points."""
+        """Aggregated answer of each task, shape (n_tasks,), or (n_tasks, n_dims) for points."""
         return self._fitted().fit.answers
 
     @property
     def spread_(self) -> Array:
-        """Weighted mean distance of a task's answers to the one that was found, (n_tasks,): 0 where all agree."""
+        """Weighted mean distance of each task's answers to the aggregated one, shape (n_tasks,); 0 if all agree."""
         return self._fitted().fit.spread
 
     @property
     def confidence_(self) -> Array:
-        """Share of the workers' weight behind exactly this answer, (n_tasks,).
+        """Share of the worker weight behind exactly the aggregated answer, shape (n_tasks,).
 
-        NaN where answers are means, which no worker need have given: see :attr:`spread_`.
+        NaN if answers are means, which no worker may have given; see :attr:`spread_`.
         """
         return self._fitted().fit.confidence
 
     @property
     def tied_(self) -> npt.NDArray[np.bool_]:
-        """Whether another answer would have done as well, (n_tasks,)."""
+        """Whether another answer is equally good, shape (n_tasks,)."""
         return self._fitted().fit.tied
 
     @property
     def weights_(self) -> Array:
-        """Weight of each worker, (n_workers,)."""
+        """Weight of each worker, shape (n_workers,)."""
         return self._fitted().fit.weights
 
     @property
     def losses_(self) -> Array:
-        """Average distance of each worker's answers to those found, imaginary ones included, (n_workers,)."""
+        """Mean distance of each worker's answers to the aggregated ones, including pseudo-counts, (n_workers,)."""
         return self._fitted().fit.losses
 
     def to_frame(self) -> pa.Table:
-        """Return task, answer, confidence, spread and whether it was a tie, as an Arrow table.
+        """Return the task, answer, confidence, spread and tie flag of each task as an Arrow table.
 
-        Answers without an Arrow type are written as their ``repr``.
+        Answers without an Arrow type are converted to their ``repr``.
         """
         return super().to_frame()
 
@@ -145,58 +145,55 @@ class ByDistance(TaskEstimator[Answers, DistanceFit, TaskFitted[DistanceFit]]):
 
     def _compared(self, rows: pa.Table, place: int) -> Columns:
         decided = _column(self.objects_[place : place + 1])[0].as_py()
-        said = [float(_in_order(one) == _in_order(decided)) for one in rows[1].to_pylist()]
-        return {"agreement": np.array(said)}
+        worker_answers = [float(_in_order(one) == _in_order(decided)) for one in rows[1].to_pylist()]
+        return {"agreement": np.array(worker_answers)}
 
 
 class DistanceAggregator(ByDistance, default=True):
-    """The answers that are nearest to what trusted workers said, for any kind of answers with a distance.
+    """Answers with the smallest distance to those of reliable workers, for any kind of answers with a distance.
 
-    Minimises Σ_m w_m Σ_n d(y_n, answer of m to n) over the answers y and the workers' weights w, of which a function
-    r(w) is fixed. By turns: answers given weights, and weights given how far each worker is from the answers. An
-    answer is the best of those given (a medoid), or the mean where numbers have squared distances.
+    Use it for answers without a method of their own, such as trees or programs. Methods for a specific kind are usually
+    better, because this one models neither bias nor confusion.
 
-    Takes :class:`~manyhands.Annotations`, :class:`~manyhands.Ratings`, :class:`~manyhands.MultiLabels`,
-    :class:`~manyhands.Rankings`, whose lists are all answers to one task, and :class:`~manyhands.Objects`, which holds
-    answers of any form. A kind that has methods of its own is better served by them: this one knows no bias, no
-    classes that are confused, only that some workers are nearer than others.
+    Accepts :class:`~manyhands.Annotations`, :class:`~manyhands.Ratings`, :class:`~manyhands.MultiLabels`,
+    :class:`~manyhands.Rankings` (all rankings are answers to a single task), and :class:`~manyhands.Objects`.
 
     Parameters
     ----------
-    distance
-        ``"hamming"`` (0 for the same, else 1), ``"absolute"`` or ``"squared"`` (sums of differences of numbers),
-        ``"jaccard"`` (sets: the share that is in one only), ``"kendall"`` (lists of items, best first: the share of
-        common pairs in another order), ``"levenshtein"`` (texts: edits, as a share of the longer one); a function of
-        two answers; or a square array with the distances between the distinct answers, ``votes.answers`` of objects
-        and ``votes.classes`` of classes. None takes hamming for classes, squared for numbers, jaccard for sets, kendall
-        for rankings, and for objects what suits their form: levenshtein for text, jaccard for sets, squared for
-        numbers.
-    answer
-        ``"medoid"``, or ``"mean"`` for numbers with squared distance; None takes the mean where it can.
-    weights
-        What is fixed of the weights. ``"power"``: Σ (n_m + strength) w_m^(1 − 1/power), or at power 1 the product of
-        all w_m to the power of (n_m + strength), so that w_m is proportional to (loss of m)^(−power). ``"log"``:
-        Σ (n_m + strength) exp(−w_m), so that w_m is minus the logarithm of m's share of the losses (CRH).
-    power
-        Exponent of the losses, from 0, where all workers weigh the same, to 1.
-    strength
-        Imaginary answers of each worker with the crowd's average loss, so that who gave few answers is weighed like
-        the crowd, and nobody's weight is boundless.
-    max_iter, tol
-        Stop after so many turns, or when the objective changes by less than `tol` of itself.
+    distance : str, callable, array or None, default None
+        ``"hamming"`` (0 if equal, else 1), ``"absolute"`` or ``"squared"`` (sums of differences of numbers),
+        ``"jaccard"`` (sets), ``"kendall"`` (lists of items, best first: share of discordant pairs), ``"levenshtein"``
+        (texts: edits relative to the longer one); a function of two answers; or a square array with the distances
+        between the distinct answers (``votes.answers``, or ``votes.classes`` of classes). None selects hamming for
+        classes, squared for numbers, jaccard for sets, kendall for rankings, and for objects levenshtein, jaccard or
+        squared by their type.
+    answer : {"medoid", "mean"} or None, default None
+        ``"medoid"`` selects one of the answers; ``"mean"`` requires numbers with squared distance. None uses the mean
+        if possible.
+    weights : {"log", "power"}, default "log"
+        Relation of worker weights and losses. ``"log"``: the weight is minus the logarithm of the worker's share of the
+        losses (CRH). ``"power"``: the weight is proportional to the loss to the power of −`power`.
+    power : float, default 1.0
+        Exponent for ``"power"``, from 0 (equal weights) to 1.
+    strength : float, default 5.0
+        Prior strength of worker losses, as a pseudo-count of answers with the average loss.
+    max_iter : int, default 100
+        Maximum number of iterations.
+    tol : float, default 1e-9
+        Relative change of the objective at which the fit has converged.
 
     Notes
     -----
-    The loss of a worker is the average distance of their answers to those found, imaginary answers included; with
-    these, both halves of a turn lower the same objective, which never rises (`history_`). With ``"log"`` a worker
-    whose share of the losses is more than all weighs 0.
+    Time and memory O(Σ answers²) over tasks for the pairwise distances (a function is called twice per distinct pair);
+    O(answers) for means.
 
-    Among equally good medoids the one nearest to all answers without weights wins, then the first in the order of the
-    answers themselves (classes in their order, numbers from below, texts by alphabet); the order of rows and the names
-    of workers never matter, and `tied_` tells where that happened.
+    Minimizes Σ_m w_m Σ_n d(y_n, answer of m to n) over answers y and weights w, subject to a constraint on w: for
+    ``"power"``, Σ (n_m + strength) w_m^(1 − 1/power) is fixed (at power 1, the product of w_m^(n_m + strength)); for
+    ``"log"``, Σ (n_m + strength) exp(−w_m). Answers and weights are updated in turn; the objective, `history_`, never
+    increases. With ``"log"``, a worker with more than the total loss has weight 0.
 
-    Time and memory O(Σ answers²) over tasks, for the distances between all answers to a task, of which a function is
-    asked twice for each two that differ; with means O(answers). Nothing is sized tasks × workers.
+    Ties between medoids go to the one nearest to all answers without weights, then to the first in sort order of the
+    answers; results do not depend on the order of rows or on worker ids. `tied_` marks such tasks.
 
     References
     ----------
@@ -249,58 +246,60 @@ class DistanceAggregator(ByDistance, default=True):
 
     def _fit(self, votes: Answers, progress: Callback | None) -> DistanceFit:
         self._check()
-        said = Said.of(votes)
-        distance = said.usual() if self.distance is None else self.distance
-        by_mean = self._by_mean(said, distance)
+        answers_by_row = AnswersByRow.of(votes)
+        distance = answers_by_row.default_distance() if self.distance is None else self.distance
+        by_mean = self._by_mean(answers_by_row, distance)
         offsets, (_, workers, _) = votes.table.offsets(), votes.table.columns()
-        given: dict[str, Any]
+        fit_inputs: dict[str, Any]
         if by_mean:
-            given = {"values": said.points}
+            fit_inputs = {"values": answers_by_row.points}
         else:
             n_bytes = 8 * int((votes.labels_per_task.astype(np.float64) ** 2).sum())
             answers = counted(votes.n_annotations, "answer")
             check_memory(
-                n_bytes, f"distances between {answers}", "aggregate parts of the tasks, or use sample(per_task=)"
+                n_bytes, f"distances between {answers}", "aggregate fewer tasks at a time, or use sample(per_task=)"
             )
-            given = {"distances": said.distances(distance, offsets), "rank": said.ranks()}
-        found = _core.scheme_fit(
+            fit_inputs = {"distances": answers_by_row.distances(distance, offsets), "rank": answers_by_row.ranks()}
+        result = _core.scheme_fit(
             offsets,
             workers,
             votes.weights,
             votes.n_workers,
-            **given,
+            **fit_inputs,
             power=None if self.weights == "log" else self.power,
             strength=self.strength,
             max_iter=self.max_iter,
             tol=self.tol,
             progress=progress,
         )
-        warn_unless_converged(found["converged"], self)
+        warn_unless_converged(result["converged"], self)
         n = votes.n_tasks
         if by_mean:
             confidence = np.full(n, np.nan)
         else:
             tasks = votes.table.columns()[0].astype(np.int64)
-            weight = found["weights"][workers] * (1.0 if votes.weights is None else votes.weights)
-            same = said.codes == said.codes[found["rows"]][tasks]
+            weight = result["weights"][workers] * (1.0 if votes.weights is None else votes.weights)
+            same = answers_by_row.codes == answers_by_row.codes[result["rows"]][tasks]
             with np.errstate(invalid="ignore"):
                 confidence = np.bincount(tasks, weight * same, n) / np.bincount(tasks, weight, n)
         return DistanceFit(
-            answers=said.means(found["means"]) if by_mean else said.given(found["rows"]),
+            answers=answers_by_row.means(result["means"])
+            if by_mean
+            else answers_by_row.answers_of_rows(result["rows"]),
             confidence=confidence,
-            spread=found["spread"],
-            tied=found["tied"],
-            weights=found["weights"],
-            losses=found["losses"],
-            history=found["history"],
-            n_iter=found["n_iter"],
-            converged=found["converged"],
+            spread=result["spread"],
+            tied=result["tied"],
+            weights=result["weights"],
+            losses=result["losses"],
+            history=result["history"],
+            n_iter=result["n_iter"],
+            converged=result["converged"],
         )
 
-    def _by_mean(self, said: Said, distance: Any) -> bool:
-        can = said.points is not None and isinstance(distance, str) and distance == "squared"
+    def _by_mean(self, answers_by_row: AnswersByRow, distance: Any) -> bool:
+        can = answers_by_row.points is not None and isinstance(distance, str) and distance == "squared"
         if self.answer == "mean" and not can:
-            raise ValueError("answer='mean' needs numbers and distance='squared'; other answers have a medoid")
+            raise ValueError("answer='mean' requires numbers and distance='squared'; use answer='medoid'")
         return can and self.answer != "medoid"
 
 
@@ -308,7 +307,7 @@ class DistanceAggregator(ByDistance, default=True):
 
 
 class _Orders(Objects):
-    """Rankings as answers to one task: lists of items, the best first."""
+    """Rankings as answers to a single task: lists of items, best first."""
 
     __slots__ = ()
 
@@ -320,7 +319,7 @@ class _Orders(Objects):
 
 
 def _column(answers: npt.NDArray[Any]) -> pa.Array:
-    """Answers as an Arrow array; those without an Arrow type as they are written."""
+    """Convert answers to an Arrow array; answers without an Arrow type become their ``repr``."""
     import pyarrow as pa
 
     plain = [_in_order(one) for one in answers.tolist()]
@@ -331,29 +330,29 @@ def _column(answers: npt.NDArray[Any]) -> pa.Array:
 
 
 def _in_order(answer: Any) -> Any:
-    """An answer whose elements have an order: a set as a list."""
+    """Return an answer with a deterministic order of elements: sets as sorted lists."""
     return sorted(answer, key=repr) if isinstance(answer, set | frozenset) else answer
 
 
 def _sets_of(votes: MultiLabels) -> npt.NDArray[np.object_]:
-    """The distinct sets of a table, in its order."""
+    """Return the distinct sets of a table, in table order."""
     return as_objects([frozenset(one) for one in votes.sets])
 
 
 @dataclass(frozen=True)
-class Said:
-    """What was said, whatever the kind: the distinct answers in their order, and which of them each row is."""
+class AnswersByRow:
+    """Answers of any kind: the distinct answers in order, and the code of each row."""
 
     distinct: npt.NDArray[Any]
     codes: npt.NDArray[np.int64]
-    #: The numbers of each row, where answers are numbers, (rows, dims).
+    #: Numbers of each row, (rows, dims), if answers are numbers.
     points: Array | None
-    #: The distance that the kind of answers has, where their form does not tell.
+    #: Default distance of the kind, if it does not follow from the type of the answers.
     own: str | None = None
 
     @classmethod
-    def of(cls, votes: Answers) -> Said:
-        """What a table says."""
+    def of(cls, votes: Answers) -> AnswersByRow:
+        """Extract the answers of a table."""
         if isinstance(votes, Ratings):
             points = votes.table.columns()[2]
             distinct, codes = np.unique(points, axis=0, return_inverse=True)
@@ -363,13 +362,13 @@ class Said:
         if isinstance(votes, MultiLabels):
             return cls(_sets_of(votes), votes.codes()[2].astype(np.int64), None)
         assert isinstance(votes, Objects)
-        _, _, said = votes.codes()
+        _, _, answer_codes = votes.codes()
         if isinstance(votes, _Orders):
-            return cls(votes.answers, said, None, "kendall")
-        return cls(votes.answers, said, _points(votes.answers, said))
+            return cls(votes.answers, answer_codes, None, "kendall")
+        return cls(votes.answers, answer_codes, _points(votes.answers, answer_codes))
 
-    def usual(self) -> str:
-        """The distance that suits the form of the answers."""
+    def default_distance(self) -> str:
+        """Return the default distance for the type of the answers."""
         if self.own is not None:
             return self.own
         if self.points is not None:
@@ -377,95 +376,97 @@ class Said:
         if self.distinct.dtype != object or not isinstance(self.distinct[0], str | set | frozenset):
             if _hashable(self.distinct):
                 return "hamming"
-            raise ValueError(f"say distance=: none is usual between answers such as {self.distinct[0]!r}")
+            raise ValueError(f"pass distance=: there is no default for answers such as {self.distinct[0]!r}")
         return "levenshtein" if isinstance(self.distinct[0], str) else "jaccard"
 
     def ranks(self) -> npt.NDArray[np.uint32]:
-        """Place of each row's answer in the order of answers."""
+        """Rank of each row's answer in the order of answers."""
         return self.codes.astype(np.uint32)
 
-    def given(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The answers of some rows."""
-        chosen: npt.NDArray[Any] = self.distinct[self.codes[rows]]
-        return chosen[:, 0] if chosen.ndim == 2 and chosen.shape[1] == 1 else chosen
+    def answers_of_rows(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the answers of some rows."""
+        answers: npt.NDArray[Any] = self.distinct[self.codes[rows]]
+        return answers[:, 0] if answers.ndim == 2 and answers.shape[1] == 1 else answers
 
     def means(self, means: Array) -> Array:
-        """Means as answers: plain numbers where an answer is one."""
+        """Return means as answers: plain numbers if answers have one dimension."""
         return means[:, 0] if means.shape[1] == 1 else means
 
     def distances(self, distance: Any, offsets: Offsets) -> Array:
-        """Distances between all answers of each task, on end."""
+        """Return the distances between all answers of each task, concatenated."""
         if isinstance(distance, str):
             if distance in NUMBERS:
                 if self.points is None:
-                    raise ValueError(f"distance {distance!r} is one between numbers, as many in each answer")
+                    raise ValueError(f"distance {distance!r} requires numbers, with the same number in each answer")
                 return _core.value_distances(offsets, self.points, distance)
             starts, words = self._words(distance)
             return _core.word_distances(offsets, starts, words, distance)
         if callable(distance):
-            return self._called(distance, offsets)
-        return self._looked_up(distance, offsets)
+            return self._call_distance(distance, offsets)
+        return self._lookup_distances(distance, offsets)
 
     def _words(self, distance: str) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
-        """Answers as words of codes: where each row's begins, and all of them on end."""
+        """Return the answers as sequences of codes: offsets of the rows, and all codes."""
         if distance == "hamming":
             return np.arange(len(self.codes) + 1, dtype=np.uint32), self.codes.astype(np.uint32)
-        spelt = _spelling(distance, self.distinct)
-        lengths = np.array([len(word) for word in spelt], np.int64)[self.codes]
+        words = _spelling(distance, self.distinct)
+        lengths = np.array([len(word) for word in words], np.int64)[self.codes]
         if lengths.sum() >= 2**32:
-            raise MemoryError("answers are longer than 2**32 letters or items in all; aggregate parts of the tasks")
+            raise MemoryError("answers contain more than 2**32 letters or items; aggregate fewer tasks at a time")
         starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.uint32)
-        return starts, np.concatenate([spelt[code] for code in self.codes]).astype(np.uint32)
+        return starts, np.concatenate([words[code] for code in self.codes]).astype(np.uint32)
 
-    def _called(self, distance: Callable[[Any, Any], float], offsets: Offsets) -> Array:
+    def _call_distance(self, distance: Callable[[Any, Any], float], offsets: Offsets) -> Array:
         blocks = []
         for task in range(len(offsets) - 1):
             codes, inverse = np.unique(self.codes[offsets[task] : offsets[task + 1]], return_inverse=True)
             block = np.zeros((len(codes), len(codes)))
             for i, a in enumerate(codes):
                 for j, b in enumerate(codes[:i]):
-                    block[i, j] = block[j, i] = _between(distance, self._plain(a), self._plain(b))
+                    block[i, j] = block[j, i] = _checked_distance(distance, self._plain(a), self._plain(b))
             blocks.append(block[np.ix_(inverse, inverse)].ravel())
         return np.concatenate(blocks)
 
     def _plain(self, code: Any) -> Any:
-        """A distinct answer, as a function of two gets it."""
+        """Return a distinct answer in the form passed to distance functions."""
         answer = self.distinct[[code]].tolist()[0]
         return answer[0] if self.distinct.ndim == 2 and len(answer) == 1 else answer
 
-    def _looked_up(self, distance: Any, offsets: Offsets) -> Array:
-        given = np.asarray(distance, np.float64)
+    def _lookup_distances(self, distance: Any, offsets: Offsets) -> Array:
+        matrix = np.asarray(distance, np.float64)
         n = len(self.distinct)
-        if given.shape != (n, n):
-            raise ValueError(f"distance must be a name, a function, or an array of shape ({n}, {n}), not {given.shape}")
+        if matrix.shape != (n, n):
+            raise ValueError(
+                f"distance must be a name, a function, or an array of shape ({n}, {n}), not {matrix.shape}"
+            )
         for bad, why in (
-            (~np.isfinite(given), "is not finite"),
-            (given < 0, "is negative"),
-            (np.eye(n, dtype=np.bool_) & (given != 0), "is that of an answer from itself, and not 0"),
-            (np.abs(given - given.T) > _SYMMETRY * np.maximum(given, given.T), "differs from the way back"),
+            (~np.isfinite(matrix), "is not finite"),
+            (matrix < 0, "is negative"),
+            (np.eye(n, dtype=np.bool_) & (matrix != 0), "must be 0, because the answers are equal"),
+            (np.abs(matrix - matrix.T) > _SYMMETRY * np.maximum(matrix, matrix.T), "is not symmetric"),
         ):
             if bad.any():
                 i, j = (int(place) for place in np.unravel_index(int(np.argmax(bad)), bad.shape))
-                raise ValueError(f"distance {given[i, j]} between {self._plain(i)!r} and {self._plain(j)!r} {why}")
+                raise ValueError(f"distance {matrix[i, j]} between {self._plain(i)!r} and {self._plain(j)!r} {why}")
         parts = [self.codes[a:b] for a, b in pairwise(offsets)]
-        return np.concatenate([given[np.ix_(codes, codes)].ravel() for codes in parts])
+        return np.concatenate([matrix[np.ix_(codes, codes)].ravel() for codes in parts])
 
 
-def _between(distance: Callable[[Any, Any], float], a: Any, b: Any) -> float:
-    """What a function says of two answers that differ, if it is a distance."""
+def _checked_distance(distance: Callable[[Any, Any], float], a: Any, b: Any) -> float:
+    """Evaluate a distance function for two different answers, and validate it."""
     there, back = float(distance(a, b)), float(distance(b, a))
-    for found, one, other in ((there, a, b), (back, b, a)):
-        if not np.isfinite(found) or found < 0:
-            raise ValueError(f"distance({one!r}, {other!r}) is {found}; a distance is finite and not negative")
+    for value, one, other in ((there, a, b), (back, b, a)):
+        if not np.isfinite(value) or value < 0:
+            raise ValueError(f"distance({one!r}, {other!r}) is {value}; a distance must be finite and not negative")
     if abs(there - back) > _SYMMETRY * max(there, back):
         raise ValueError(
-            f"distance({a!r}, {b!r}) is {there} and distance({b!r}, {a!r}) is {back}; a distance is the same both ways"
+            f"distance({a!r}, {b!r}) is {there}, but distance({b!r}, {a!r}) is {back}; a distance must be symmetric"
         )
     return there
 
 
 def _points(distinct: npt.NDArray[Any], codes: npt.NDArray[np.int64]) -> Array | None:
-    """Numbers of each row, where all answers are numbers or equally many numbers."""
+    """Return the numbers of each row, if all answers are numbers or lists of equally many numbers."""
     kinds = int | float | np.number
     first = distinct[0]
     if isinstance(first, kinds) and not isinstance(first, bool):
@@ -489,20 +490,20 @@ def _hashable(distinct: npt.NDArray[Any]) -> bool:
 
 
 def _spelling(distance: str, distinct: npt.NDArray[Any]) -> list[npt.NDArray[np.uint32]]:
-    """Each distinct answer as a word of codes."""
+    """Return each distinct answer as a sequence of codes."""
     if distance == "levenshtein":
         for answer in distinct.tolist():
             if not isinstance(answer, str):
-                raise TypeError(f"distance 'levenshtein' is one between texts, not {answer!r}")
+                raise TypeError(f"distance 'levenshtein' requires texts, not {answer!r}")
         return [np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32) for text in distinct.tolist()]
     parts = []
     for answer in distinct.tolist():
         if isinstance(answer, str) or not isinstance(answer, set | frozenset | list | tuple | np.ndarray):
             form = "sets" if distance == "jaccard" else "lists of items, best first"
-            raise TypeError(f"distance {distance!r} is one between {form}, not {answer!r}")
+            raise TypeError(f"distance {distance!r} requires {form}, not {answer!r}")
         items = list(answer)
         if distance == "kendall" and len({repr(item) for item in items}) < len(items):
-            raise ValueError(f"the order {answer!r} names an item twice")
+            raise ValueError(f"the ranking {answer!r} contains an item twice")
         parts.append(items)
     codes, _ = encode_objects([item for items in parts for item in items])
     words = np.split(codes.astype(np.uint32), np.cumsum([len(items) for items in parts])[:-1])

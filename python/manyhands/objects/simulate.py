@@ -1,4 +1,4 @@
-"""Simulated answers without a table of their own: short lists of words, compared by a distance."""
+"""Simulation of answers without a table of their own: short texts compared by edit distance."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["ObjectsSimulation", "simulate"]
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ObjectsSimulation(Simulation):
-    """Simulated texts as objects, the true texts, and how often each worker changes a letter.
+    """Simulated texts, true texts and worker error rates.
 
     Attributes
     ----------
@@ -46,21 +46,23 @@ def simulate(
 ) -> ObjectsSimulation:
     """Simulate short codes that workers copy with errors.
 
-    The answers are texts, held as plain Python objects; :class:`~manyhands.objects.DistanceAggregator` compares them by
-    edit distance. Cost O(n_tasks · answers_per_task · length).
+    The answers are plain Python strings; :class:`~manyhands.objects.DistanceAggregator` compares them by edit distance.
+    Cost O(n_tasks · answers_per_task · length).
 
     Parameters
     ----------
-    n_tasks, n_workers : int
-        Sizes of the log.
+    n_tasks : int, default 100
+        Number of tasks.
+    n_workers : int, default 20
+        Number of workers.
     answers_per_task : int, default 5
-        Different workers who answer each task.
+        Number of different workers per task.
     length : int, default 8
-        Letters of each true code.
+        Number of letters of each true code.
     error_rate : float, default 0.15
-        Mean probability that a worker replaces a letter; workers differ up to twice that.
+        Mean probability that a worker replaces a letter; workers vary from 0 to twice that.
     seed : int, default 0
-        Seed of all random draws.
+        Random seed.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The table of answers of any form: texts, sets, orders, trees, whatever two of can be compared."""
+"""Table of answers of any type by task and worker."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from manyhands._base.values import as_objects, is_missing
 
 
 class Objects(Answers):
-    """An immutable, sparse table of (task, worker, answer) rows, where answers are any Python objects.
+    """Immutable, sparse table of (task, worker, answer) rows with arbitrary Python objects as answers.
 
-    For answers that have no table of their own, and a distance: see :class:`~manyhands.objects.DistanceAggregator`.
-    Ids, repeats and missing answers are those of :class:`~manyhands.Annotations`. Answers are kept as they are, equal
-    ones once; they must not be changed afterwards.
+    Use it for answers without a table of their own, together with a distance; see
+    :class:`~manyhands.objects.DistanceAggregator`. Ids, repeats and missing answers are handled as in
+    :class:`~manyhands.Annotations`. Distinct answers are stored once, by reference, and must not be modified.
 
-    Memory: 8 bytes per row (8 more with weights) and 4 per task, in addition to the names and the distinct answers.
+    Memory: 8 bytes per row (8 more with weights) and 4 per task, plus the names and the distinct answers.
 
     Examples
     --------
@@ -69,15 +69,20 @@ class Objects(Answers):
 
         Parameters
         ----------
-        frame
-            The log, one row an answer. Anything with the Arrow PyCapsule interface will do.
+        frame : DataFrame, Arrow table or mapping of columns
+            The log, one row per answer. Any object with the Arrow PyCapsule interface works.
         task, worker, weight, repeats, missing
             As for :meth:`Annotations.from_frame`.
-        answer
-            Column name of the answers; well known are ``answer``, ``text`` and ``response``.
+        answer : str, optional
+            Column of answers. Well-known names are ``answer``, ``text`` and ``response``.
+
+        Returns
+        -------
+        Objects
+            The table.
         """
-        given = {"task": task, "worker": worker, "answer": answer}
-        return cls._of_frame(frame, given, {"weight": weight}, repeats=repeats, missing=missing)
+        columns = {"task": task, "worker": worker, "answer": answer}
+        return cls._of_frame(frame, columns, {"weight": weight}, repeats=repeats, missing=missing)
 
     @classmethod
     def from_arrays(
@@ -90,7 +95,7 @@ class Objects(Answers):
         repeats: Repeats = "keep",
         missing: Missing = "drop",
     ) -> Self:
-        """Build a table from columns of equal length; parameters are those of :meth:`from_frame`."""
+        """Build a table from columns of equal length; for the parameters, see :meth:`from_frame`."""
         settings, answer = {"repeats": repeats, "missing": missing}, {f"{cls.spec.required[-1]}s": answers}
         return cls._of_arrays(settings, tasks=tasks, workers=workers, **answer, weights=weights)
 
@@ -108,20 +113,20 @@ class Objects(Answers):
 
     @classmethod
     def _checked(cls, answers: list[Any], what: str) -> list[Any]:
-        """The answers of a column, None for those that say nothing; refuse what cannot be one."""
+        """Validate the answers of a column; return None for missing ones."""
         return answers
 
     # ---------------------------------------------------------------------------------------------- contents
 
     @property
     def answers(self) -> npt.NDArray[np.object_]:
-        """The distinct answers, in an order of their own that does not depend on the order of rows."""
+        """Distinct answers, in an order that does not depend on the order of rows."""
         return self._distinct.copy()
 
     def codes(self) -> tuple[Codes, Codes, npt.NDArray[np.int64]]:
-        """Task, worker and answer (its place in :attr:`answers`) of every row, in task order: fresh arrays."""
-        tasks, workers, said = self._table.columns()
-        return tasks, workers, said.astype(np.int64)
+        """Return task code, worker code and index in :attr:`answers` of every row in task order, as new arrays."""
+        tasks, workers, answer_codes = self._table.columns()
+        return tasks, workers, answer_codes.astype(np.int64)
 
     def _facts(self) -> Iterable[Fact]:
         distinct = len(self._distinct)
@@ -159,7 +164,7 @@ class Objects(Answers):
 
 
 def _as_list(data: Any) -> list[Any]:
-    """A column as Python objects."""
+    """Return a column as a list of Python objects."""
     for method in ("to_pylist", "to_list", "tolist"):
         if hasattr(data, method):
             return list(getattr(data, method)())
@@ -171,7 +176,7 @@ def _is_nothing(answer: Any) -> bool:
 
 
 def _key(answer: Any) -> tuple[str, Any]:
-    """What an answer is ordered by and told apart by: its kind, and its value or how it is written."""
+    """Return a key that identifies and orders answers: type name, and value or ``repr``."""
     if isinstance(answer, bool | np.bool_ | int | float | np.number):
         return "", float(answer)
     if isinstance(answer, str):
@@ -184,7 +189,7 @@ def _key(answer: Any) -> tuple[str, Any]:
 
 
 def encode_objects(answers: list[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.object_]]:
-    """Code of each answer, and the distinct ones in order; those that are written alike are one."""
+    """Return the code of each answer and the distinct answers in order; answers with equal keys are merged."""
     keys = [_key(answer) for answer in answers]
     first: dict[tuple[str, Any], Any] = {}
     for key, answer in zip(keys, answers, strict=True):
@@ -195,11 +200,11 @@ def encode_objects(answers: list[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArr
 
 
 def pack_objects(answers: list[Any]) -> npt.NDArray[np.uint8]:
-    """Answers as bytes for a file that holds data only: what JSON can say, and sets."""
+    """Encode answers (JSON types and sets) as bytes for a data-only file."""
     try:
         text = json.dumps(answers, default=_plain)
     except (TypeError, ValueError) as error:
-        raise TypeError(f"answers of this form cannot be saved in a file that holds data only: {error}") from None
+        raise TypeError(f"answers of this type cannot be saved: {error}") from None
     return np.frombuffer(text.encode(), np.uint8)
 
 
@@ -208,18 +213,18 @@ def _plain(answer: Any) -> Any:
         return {"set": sorted(answer, key=_key)}
     if isinstance(answer, np.ndarray | np.generic):
         return answer.tolist()
-    raise TypeError(f"{type(answer).__name__} is not text, a number, a list, a mapping or a set")
+    raise TypeError(f"{type(answer).__name__} is not a string, number, list, mapping or set")
 
 
 def unpack_objects(content: persist.Content, name: str) -> npt.NDArray[np.object_]:
-    """Take back what `pack_objects` gave; sets are frozen."""
+    """Decode the result of `pack_objects`; sets become frozensets."""
     try:
-        found = json.loads(content.array(name, np.uint8, ndim=1).tobytes(), object_hook=_sets)
+        answers = json.loads(content.array(name, np.uint8, ndim=1).tobytes(), object_hook=_sets)
     except (ValueError, RecursionError, TypeError):
-        raise content.damaged(f"its {name} cannot be read") from None
-    if not isinstance(found, list):
-        raise content.damaged(f"its {name} are no list")
-    return as_objects(found)
+        raise content.damaged(f"{name} cannot be decoded") from None
+    if not isinstance(answers, list):
+        raise content.damaged(f"{name} is not a list")
+    return as_objects(answers)
 
 
 def _sets(found: dict[str, Any]) -> Any:

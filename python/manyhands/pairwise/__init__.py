@@ -1,4 +1,4 @@
-"""Scores of items from comparisons of two, or rankings of several, by workers of unlike worth.
+"""Item scores from pairwise comparisons and rankings, with a reliability per worker.
 
 >>> import manyhands as mh
 >>> games = mh.Comparisons.from_arrays(["a", "b", "a"], ["b", "c", "c"], ["a", "b", "a"])

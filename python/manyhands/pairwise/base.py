@@ -1,4 +1,4 @@
-"""What all models of items share: scores, ranks, intervals, workers, prediction, files."""
+"""Base classes of comparison and ranking models: scores, ranks, intervals, prediction, persistence."""
 
 from __future__ import annotations
 
@@ -28,44 +28,44 @@ A = TypeVar("A", Comparisons, Rankings)
 
 @dataclass(frozen=True, kw_only=True)
 class RankFit(Fit):
-    """What is found of items, and of workers."""
+    """Estimates of items and workers."""
 
     scores: Array = field(metadata=numbers("i"))
-    #: Standard errors, NaN where none were asked for, and intervals, (n_items, 2).
+    #: Standard errors (NaN if not computed) and intervals, (n_items, 2).
     errors: Array = field(metadata=numbers("i", infinite=True, missing=True))
     intervals: Array = field(metadata=numbers("i2", infinite=True, missing=True))
-    #: The group of each item within which items are linked by comparisons.
+    #: Connected component of each item in the comparison graph.
     components: npt.NDArray[np.int64] = field(metadata=codes("i", "i"))
 
     def of_workers(self) -> dict[str, Array]:
-        """What was learnt of each worker, by column."""
+        """Return the estimates per worker, by column name."""
         return {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class SlopeFit(RankFit):
-    """Scores, and how clearly workers see leads."""
+    """Scores, and one slope per worker."""
 
     slope: Array = field(metadata=numbers("m", infinite=True, missing=True))
     slope_error: Array = field(metadata=numbers("m", infinite=True, missing=True))
     slope_spread: float = field(metadata=number(infinite=True, missing=True))
 
     def of_workers(self) -> dict[str, Array]:
-        """What was learnt of each worker, by column."""
+        """Return the estimates per worker, by column name."""
         return {"slope": self.slope, "slope_error": self.slope_error}
 
 
 class ItemEstimator(Estimator[A, RankFit, ItemFitted[RankFit]]):
-    """Base of what scores items.
+    """Base class of models that score items.
 
-    :meth:`predict_proba` goes by ``_slopes``, ``_biases`` and ``_chances`` of a method.
+    Subclasses customize :meth:`predict_proba` through ``_slopes``, ``_biases`` and ``_chances``.
     """
 
     _parts: ClassVar[tuple[str, ...]] = ("items", "workers")
     _fit_type: ClassVar[type[Fit]] = RankFit
     _fitted_type: ClassVar[type[ItemFitted[Any]]] = ItemFitted
     _answer: ClassVar[str] = "scores_"
-    #: Numbers of each worker, and of all answers, by name.
+    #: Names of the public attributes with one value per worker, and of those with a single value.
     _of_workers: ClassVar[tuple[str, ...]] = ()
     _of_all: ClassVar[tuple[str, ...]] = ()
 
@@ -73,63 +73,63 @@ class ItemEstimator(Estimator[A, RankFit, ItemFitted[RankFit]]):
 
     @property
     def items_(self) -> npt.NDArray[Any]:
-        """Names of the items, in the order of all results about them."""
+        """Item ids, in the order of all per-item results."""
         return self._fitted().items.values
 
     @property
     def scores_(self) -> Array:
-        """Score of each item, (n_items,); they average 0 within each of :attr:`components_`."""
+        """Score of each item, shape (n_items,); scores average 0 within each of :attr:`components_`."""
         return self._fitted().fit.scores
 
     @property
     def confidence_(self) -> Array:
-        """Reliability of each score, (n_items,): V / (V + error²), with V the variance of the scores; 1 is exact.
+        """Reliability of each score, shape (n_items,): V / (V + error²) with V the variance of the scores.
 
-        A score is never exactly right: this is the share of what sets the items apart that is not error. NaN where no
-        standard errors were asked for. See :attr:`rank_intervals_` for the places that an item may have.
+        1 means that the score has no error. NaN if standard errors were not computed. :attr:`rank_intervals_` gives the
+        plausible ranks of each item.
         """
         fit = self._fitted().fit
         return reliability(fit.scores, fit.errors)
 
     @property
     def errors_(self) -> Array:
-        """Standard error of each score, (n_items,); NaN where none were asked for."""
+        """Standard error of each score, shape (n_items,); NaN if not computed."""
         return self._fitted().fit.errors
 
     @property
     def intervals_(self) -> Array:
-        """Interval of each score, (n_items, 2); from -inf to inf where none were asked for."""
+        """Confidence interval of each score, shape (n_items, 2); (-inf, inf) if not computed."""
         return self._fitted().fit.intervals
 
     @property
     def ranks_(self) -> npt.NDArray[np.int64]:
-        """Place of each item, (n_items,): 1 for the highest score; equal scores share the better place."""
+        """Rank of each item, shape (n_items,): 1 for the highest score; equal scores share the better rank."""
         return ranks_of(self.scores_)
 
     @property
     def rank_intervals_(self) -> npt.NDArray[np.int64]:
-        """The best and the worst place of each item, (n_items, 2): past all items whose intervals lie beyond its own.
+        """Best and worst plausible rank of each item, shape (n_items, 2), from overlaps of the intervals.
 
-        Without intervals, every place is possible.
+        Without intervals, every rank is plausible.
         """
         return rank_intervals(self.intervals_)
 
     @property
     def components_(self) -> npt.NDArray[np.int64]:
-        """The group of each item, (n_items,): no answers link items of two groups, however indirectly."""
+        """Connected component of each item, shape (n_items,); no comparisons connect different components."""
         return self._fitted().fit.components
 
     def to_frame(self) -> pa.Table:
-        """Return the items from the best to the worst, as an Arrow table.
+        """Return the items from best to worst as an Arrow table.
 
-        Its columns are item, score, confidence and rank; with intervals, error, low, high (the metadata of the schema
-        holds their ``level``), rank_low and rank_high; and component, where there are several.
+        Columns: item, score, confidence and rank; with intervals also error, low, high, rank_low and rank_high (the
+        schema metadata contains the ``level``); component if there are several.
         """
         now = self._fitted()
         return self._rows(now, np.argsort(-now.fit.scores, kind="stable"))
 
     def _rows(self, now: ItemFitted[RankFit], order: npt.NDArray[np.int64]) -> pa.Table:
-        """What :meth:`to_frame` returns of some items."""
+        """Rows of :meth:`to_frame` for some items."""
         fit = now.fit
         columns = {
             "item": arrow.take(now.items.arrow(), order),
@@ -149,47 +149,52 @@ class ItemEstimator(Estimator[A, RankFit, ItemFitted[RankFit]]):
         return self._rows(now, np.arange(len(now.items)))
 
     def _skills(self) -> Columns:
-        # ``slope_error`` and ``left_bias_error`` take scores and the spread over workers as known. They are too small
-        # where that spread is learned to be small although workers differ (docs/evidence/coverage.md).
-        named = {"slope": "skill", "reliability": "skill", "slope_error": "skill_error"}
-        return {named.get(name, name): values for name, values in self._fitted().fit.of_workers().items()}
+        # ``slope_error`` and ``left_bias_error`` condition on the scores and on the estimated spread over workers. They
+        # are too small if that spread is underestimated (docs/evidence/coverage.md).
+        renamed = {"slope": "skill", "reliability": "skill", "slope_error": "skill_error"}
+        return {renamed.get(name, name): values for name, values in self._fitted().fit.of_workers().items()}
 
     # -------------------------------------------------------------------------------------------- prediction
 
     def _slopes(self, now: ItemFitted[RankFit], workers: Any) -> Array | float:
-        """How clearly workers see leads: 1 for the average one."""
+        """Slope of each worker; 1 for the average worker."""
         return 1.0
 
     def _chances(self, now: ItemFitted[RankFit], leads: Array, biases: Array | float) -> Array:
-        """Probabilities of left, right and tie, (n, 3), at leads of the left item."""
+        """Probabilities of left, right and tie, (n, 3), given score differences (left minus right)."""
         ahead = leads + biases
         win = np.exp(-np.logaddexp(0.0, -ahead))
         return np.stack([win, 1.0 - win, np.zeros_like(win)], axis=-1)
 
     def _biases(self, now: ItemFitted[RankFit], workers: Any) -> Array | float:
-        """How far workers favour the left."""
+        """Left bias of each worker."""
         return 0.0
 
     def predict_proba(self, left: Any, right: Any, *, workers: Any = None) -> Array:
-        """Probabilities that the left item is better, the right one, and neither, (n, 3); rows sum to one.
+        """Return the probabilities that the left item wins, the right item wins, or they tie; rows sum to one.
 
         Parameters
         ----------
-        left, right
-            Names of items that were seen in ``fit``: two of them, or two lists of the same length.
-        workers
-            Names of the workers who would compare, one for all or one a row; by default the average worker of the
-            crowd, for whom one who was not seen in ``fit`` also counts.
+        left, right : item id or list of item ids
+            Items to compare; all must have been in ``fit``. Both lists must have the same length.
+        workers : worker id or list of worker ids, optional
+            Workers who compare, one for all pairs or one per pair. By default, and for workers that were not in
+            ``fit``, the average worker.
+
+        Returns
+        -------
+        ndarray of shape (n, 3)
+            Probabilities of left, right and tie.
         """
         now = self._fitted()
         sides = [now.fit.scores[codes_of(now.items, side, "item")] for side in (left, right)]
         if len(sides[0]) != len(sides[1]):
-            raise ValueError(f"there are {len(sides[0]):,} items on the left and {len(sides[1]):,} on the right")
+            raise ValueError(f"left has {len(sides[0]):,} items, but right has {len(sides[1]):,}: pass equal lengths")
         leads = self._slopes(now, workers) * (sides[0] - sides[1])
         return self._chances(now, leads, self._biases(now, workers))
 
     def predict(self, left: Any, right: Any, *, workers: Any = None) -> npt.NDArray[Any]:
-        """Name of the item of each pair that is more likely to be preferred, (n,); the left one if both are as likely.
+        """Return the item of each pair that is more likely to win, shape (n,); the left one if both are equally likely.
 
         Parameters are those of :meth:`predict_proba`.
         """
@@ -201,16 +206,16 @@ class ItemEstimator(Estimator[A, RankFit, ItemFitted[RankFit]]):
         return now.items.values[np.where(chances[:, 0] >= chances[:, 1], *sides)]
 
     def _of_named(self, now: ItemFitted[RankFit], workers: Any, values: Array, else_: float) -> Array | float:
-        """A number of each of the workers that are named; that of an average one for those who are not known."""
+        """Value of each worker, with `else_` for workers that were not in ``fit`` and if no workers are passed."""
         if workers is None:
             return else_
-        given = [workers] if isinstance(workers, str) or np.ndim(workers) == 0 else workers
-        place = now.workers.find(given)
+        worker_ids = [workers] if isinstance(workers, str) or np.ndim(workers) == 0 else workers
+        place = now.workers.find(worker_ids)
         return np.where(place >= 0, values[place], else_)
 
 
 class ComparisonEstimator(ItemEstimator[Comparisons]):
-    """Base of all models of comparisons."""
+    """Base class of comparison models."""
 
     _kind: ClassVar[str] = "pairwise"
     _file_kind: ClassVar[str] = "model of comparisons"
@@ -227,28 +232,28 @@ class ComparisonEstimator(ItemEstimator[Comparisons]):
         scores = np.append(self.scores_, np.nan)
         items = self._fitted().items
         left, right, winner = (items.find(rows.column(side).to_pylist()) for side in ("left", "right", "winner"))
-        said = np.where(winner == left, 1.0, np.where(winner == right, -1.0, 0.0))
-        return {"agreement": 0.5 + 0.5 * said * np.sign(scores[left] - scores[right])}
+        outcome = np.where(winner == left, 1.0, np.where(winner == right, -1.0, 0.0))
+        return {"agreement": 0.5 + 0.5 * outcome * np.sign(scores[left] - scores[right])}
 
 
-def said_of_groups(components: npt.NDArray[np.int64], items: Names, how: str) -> tuple[str, ...]:
-    """A remark, if items fall into groups that nothing links, that names some of them and says what scores rest on."""
+def disconnected_items_warning(components: npt.NDArray[np.int64], items: Names, how: str) -> tuple[str, ...]:
+    """Return a warning if the comparison graph has several components: their sizes and what makes scores comparable."""
     n_groups = int(components.max()) + 1
     if n_groups == 1:
         return ()
     firsts = np.unique(components, return_index=True)[1]
     sizes = np.bincount(components)
     order = np.argsort(-sizes, kind="stable")[:3]
-    shown = [
+    examples = [
         f"{counted(int(sizes[group]), 'item')} with {items.values[[firsts[group]]].tolist()[0]!r}" for group in order
     ]
     more = ", …" if n_groups > 3 else ""
     return (
-        f"The items fall into {n_groups:,} groups that are never compared with each other ({'; '.join(shown)}{more}; "
-        f"see components_): {how}, and says nothing of one group beside another.",
+        f"The items form {n_groups:,} groups without comparisons between them ({'; '.join(examples)}{more}; "
+        f"see components_): {how}. Do not compare scores of different groups.",
     )
 
 
 def no_intervals(n: int) -> tuple[Array, Array]:
-    """Errors and intervals that nobody asked for."""
+    """Return NaN errors and infinite intervals, for fits without intervals."""
     return np.full(n, np.nan), np.stack([np.full(n, -np.inf), np.full(n, np.inf)], axis=1)

@@ -1,4 +1,4 @@
-"""Bradley–Terry models, with ties, a bias to the left, and workers who see leads more or less clearly."""
+"""Bradley–Terry models with ties, left bias and one slope per worker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from manyhands._base.overlap import Doubts
 from manyhands._base.progress import Callback
 from manyhands._base.results import Columns
 from manyhands.pairwise import _intervals
-from manyhands.pairwise.base import ComparisonEstimator, RankFit, SlopeFit, no_intervals, said_of_groups
+from manyhands.pairwise.base import ComparisonEstimator, RankFit, SlopeFit, disconnected_items_warning, no_intervals
 from manyhands.pairwise.table import Comparisons
 
 if TYPE_CHECKING:
@@ -23,31 +23,31 @@ if TYPE_CHECKING:
 
 Ties = Literal["davidson", "rao-kupper", "half"]
 Intervals = Literal["sandwich", "bootstrap", "none"]
-#: How the scores of groups that are not linked come to be on one scale.
-BY_PRIOR = "the prior, by which each group averages 0, is all that puts their scores on one scale"
-#: Vectors of random signs by which standard errors are found where items are many.
+#: Explains how scores of different components are made comparable.
+BY_PRIOR = "only the prior, which centers each group at 0, puts their scores on one scale"
+#: Number of random sign vectors for the stochastic estimate of standard errors with many items.
 N_PROBES = 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class GameFit(SlopeFit):
-    """Scores, how clearly workers see leads, and how far they favor the left."""
+    """Scores, and the slope and left bias of each worker."""
 
     left_biases: Array = field(metadata=numbers("m", infinite=True, missing=True))
     left_bias_errors: Array = field(metadata=numbers("m", infinite=True, missing=True))
-    #: That of the average worker.
+    #: Left bias of the average worker.
     left_bias: float = field(metadata=number(infinite=True, missing=True))
     bias_spread: float = field(metadata=number(infinite=True, missing=True))
     tie: float = field(metadata=number(infinite=True, missing=True))
     error_of_errors: float = field(metadata=number(infinite=True, missing=True))
 
     def of_workers(self) -> dict[str, Array]:
-        """What was learnt of each worker, by column."""
+        """Return the estimates per worker, by column name."""
         return super().of_workers() | {"left_bias": self.left_biases, "left_bias_error": self.left_bias_errors}
 
 
 class _Fitter(ComparisonEstimator):
-    """What plain models and those with workers share."""
+    """Base class of the Bradley–Terry models."""
 
     _fit_type: ClassVar[type[Fit]] = GameFit
 
@@ -70,25 +70,25 @@ class _Fitter(ComparisonEstimator):
 
     @abstractmethod
     def _model(self, games: Comparisons) -> dict[str, Any]:
-        """What the compiled model is asked for, beside the settings that all have."""
+        """Return the options of the compiled fit that are specific to the model."""
 
     def _fit(self, votes: Comparisons, progress: Callback | None) -> RankFit:
         self._check()
-        asked: dict[str, Any] = {"ties": self.ties, "prior": float(self.prior), "tol": float(self.tol)}
-        asked |= {"max_iter": int(self.max_iter)} | self._model(votes)
-        found = votes.table.bradley_terry_fit(**asked, progress=progress)
-        warn_unless_converged(found["converged"], self)
+        options: dict[str, Any] = {"ties": self.ties, "prior": float(self.prior), "tol": float(self.tol)}
+        options |= {"max_iter": int(self.max_iter)} | self._model(votes)
+        result = votes.table.bradley_terry_fit(**options, progress=progress)
+        warn_unless_converged(result["converged"], self)
         n, m = votes.n_items, votes.n_workers
         components = votes.components
         errors, intervals = no_intervals(n)
-        rough = float("nan")
-        scores = _centred(found["point"][:n], components)
-        slopes = _or(found["slopes"], m, 1.0)
+        numerical_error = float("nan")
+        scores = _center(result["point"][:n], components)
+        slopes = _or_constant(result["slopes"], m, 1.0)
         if self.intervals != "none":
-            clusters = _intervals.clusters_of(votes.labels_per_worker)
-            model, clustered, rough = self._variances(votes, found, asked, clusters[0])
-            spread, of_slopes = float(found["spread"][0]), (found["slopes"], found["slope_errors"])
-            errors, intervals = _intervals.of_scores(
+            clusters = _intervals.independent_units(votes.labels_per_worker)
+            model, clustered, numerical_error = self._variances(votes, result, options, clusters[0])
+            spread, of_slopes = float(result["spread"][0]), (result["slopes"], result["slope_errors"])
+            errors, intervals = _intervals.score_intervals(
                 scores,
                 model=model,
                 clustered=clustered,
@@ -98,67 +98,67 @@ class _Fitter(ComparisonEstimator):
                 level=self.level,
                 offset=_intervals.shrinkage_offset(*of_slopes, spread, votes.labels_per_worker),
             )
-        left_bias, tie = found["point"][n:].tolist()
+        left_bias, tie = result["point"][n:].tolist()
         return GameFit(
             scores=scores,
             errors=errors,
             intervals=intervals,
             components=components,
             slope=slopes,
-            slope_error=_or(found["slope_errors"], m, 0.0),
-            slope_spread=float(found["spread"][0]),
-            left_biases=left_bias + _or(found["biases"], m, 0.0),
-            left_bias_errors=_or(found["bias_errors"], m, 0.0),
+            slope_error=_or_constant(result["slope_errors"], m, 0.0),
+            slope_spread=float(result["spread"][0]),
+            left_biases=left_bias + _or_constant(result["biases"], m, 0.0),
+            left_bias_errors=_or_constant(result["bias_errors"], m, 0.0),
             left_bias=left_bias,
-            bias_spread=float(found["spread"][1]),
+            bias_spread=float(result["spread"][1]),
             tie=tie,
-            error_of_errors=rough,
-            history=found["history"],
-            n_iter=found["n_iter"],
-            converged=found["converged"],
-            remarks=said_of_groups(components, votes._items, BY_PRIOR),
+            error_of_errors=numerical_error,
+            history=result["history"],
+            n_iter=result["n_iter"],
+            converged=result["converged"],
+            remarks=disconnected_items_warning(components, votes._items, BY_PRIOR),
         )
 
     def _doubts(self, votes: Comparisons) -> Doubts:
-        asked = self.intervals != "none"
-        return Doubts(quiet=_intervals.few_workers(votes.n_workers, "comparisons") if asked else ())
+        has_intervals = self.intervals != "none"
+        return Doubts(quiet=_intervals.few_workers_warning(votes.n_workers, "comparisons") if has_intervals else ())
 
     def _variances(
-        self, games: Comparisons, found: Any, asked: dict[str, Any], clusters: str
+        self, games: Comparisons, result: Any, options: dict[str, Any], clusters: str
     ) -> tuple[Array, Array, float]:
-        """Variances of scores by the model, and by clusters, and how exact they are."""
-        model, sandwich, inexact = games.table.bradley_terry_errors(
-            point=found["point"],
-            slopes=found["slopes"],
-            biases=found["biases"],
+        """Return model-based and clustered variances of scores, and their relative numerical error."""
+        model, sandwich, numerical_errors = games.table.bradley_terry_errors(
+            point=result["point"],
+            slopes=result["slopes"],
+            biases=result["biases"],
             ties=self.ties,
-            left_bias=asked["left_bias"] != "none",
+            left_bias=options["left_bias"] != "none",
             prior=float(self.prior),
             clusters=clusters,
             n_probes=N_PROBES,
             seed=int(self.seed),
         )
         if self.intervals == "sandwich":
-            return model, sandwich, max(inexact)
-        return model, self._bootstrap(games, found, asked, clusters), float("nan")
+            return model, sandwich, max(numerical_errors)
+        return model, self._bootstrap(games, result, options, clusters), float("nan")
 
-    def _bootstrap(self, games: Comparisons, found: Any, asked: dict[str, Any], clusters: str) -> Array:
-        """Variances of scores over fits to logs drawn from this one, by whole workers where there are enough."""
+    def _bootstrap(self, games: Comparisons, result: Any, options: dict[str, Any], clusters: str) -> Array:
+        """Return bootstrap variances of scores, resampling workers (or comparisons if there are few workers)."""
         rng = np.random.default_rng(self.seed)
-        start = np.nan_to_num(found["point"])
+        start = np.nan_to_num(result["point"])
         n, components = games.n_items, games.components
         workers = games.codes()[3]
         weights = np.ones(len(games)) if games.weights is None else games.weights
-        drawn = np.empty((self.n_resamples, n))
-        for row in drawn:
+        resampled_scores = np.empty((self.n_resamples, n))
+        for row in resampled_scores:
             if clusters == "workers":
                 times = np.bincount(rng.integers(0, games.n_workers, games.n_workers), minlength=games.n_workers)
                 counts = weights * times[workers]
             else:
                 counts = weights * np.bincount(rng.integers(0, len(games), len(games)), minlength=len(games))
             table = games.table.counted(counts)
-            row[:] = _centred(table.bradley_terry_fit(**asked, start=start)["point"][:n], components)
-        return np.asarray(drawn.var(axis=0, ddof=1))
+            row[:] = _center(table.bradley_terry_fit(**options, start=start)["point"][:n], components)
+        return np.asarray(resampled_scores.var(axis=0, ddof=1))
 
     # ----------------------------------------------------------------------------------------------- results
 
@@ -170,24 +170,23 @@ class _Fitter(ComparisonEstimator):
 
     @property
     def left_bias_(self) -> float:
-        """By how much the item on the left is ahead of an equal one on the right, for the average worker.
+        """Advantage of the left item over an equally good right item, for the average worker.
 
-        0 where it was not learnt (``left_bias=False``).
+        0 if it was not estimated (``left_bias=False``).
         """
         return self._fitted().fit_as(GameFit).left_bias
 
     @property
     def tie_(self) -> float:
-        """The parameter of ties, ν of Davidson or θ of Rao and Kupper; NaN where there are none to model."""
+        """Tie parameter, ν of Davidson or θ of Rao and Kupper; NaN if the data have no ties to model."""
         tie = self._fitted().fit_as(GameFit).tie
         return float(np.exp(tie) if self.ties == "davidson" else np.sqrt(1.0 + np.exp(tie)))
 
     @property
     def error_of_errors_(self) -> float:
-        """How far standard errors may be off, as a share of them, root mean square over items; 0 where they are exact.
+        """Relative numerical error of the standard errors (root mean square over items); 0 if they are exact.
 
-        Up to 256 items are solved for one by one; for more, standard errors are averages over random vectors. NaN where
-        no sandwich was asked for.
+        Standard errors are exact for up to 256 items and stochastic estimates for more. NaN without a sandwich.
         """
         return self._fitted().fit_as(GameFit).error_of_errors
 
@@ -212,36 +211,41 @@ class _Fitter(ComparisonEstimator):
 
 
 class BradleyTerry(_Fitter):
-    r"""Scores by which the left item is better with odds :math:`e^{s_l - s_r}`, the same for all workers.
+    r"""Bradley–Terry model with the same scores for all workers.
 
-    Assumes that all who compare see the same, equally clearly. Scores are normal around 0 before any comparison, with a
-    standard deviation of `prior`: weakly enough to leave well-compared items alone, and so that items which always
-    won, always lost or were compared once have scores and intervals too.
-
-    Time: a few Newton steps of some tens of passes over the comparisons of distinct pairs; intervals take as many
-    again. Memory: about 100 bytes a comparison, whatever the number of items.
+    Use it for a leaderboard if workers are equally reliable; otherwise use :class:`WorkerBradleyTerry`. The left item
+    wins with odds :math:`e^{s_l - s_r}`.
 
     Parameters
     ----------
-    ties
-        ``"davidson"``: a tie has ν times the geometric mean of the wins' probabilities. ``"rao-kupper"``: to win takes
-        a lead of ln θ. ``"half"``: a tie is half a win for either, and none is predicted.
-    left_bias
-        Whether to learn how much is won by being shown on the left.
-    prior
-        Standard deviation of scores, of the bias and of the logarithm that governs ties, before any comparison.
-    intervals
-        ``"sandwich"``: from the differences between workers (comparisons, where there are fewer than ten workers), with
-        quantiles of Student's t, but never narrower than the model's own; ``"bootstrap"``: the same with the variance
-        over logs that are drawn from this one by worker; or ``"none"``. Simulated coverage: docs/evidence/coverage.md.
-    level
-        The probability with which intervals shall cover the truth.
-    n_resamples
-        Logs that the bootstrap draws.
-    seed
-        What the bootstrap, and standard errors of more than 256 items, depend on.
-    max_iter, tol
-        Most iterations, and the error of scores, in standard errors, at which to stop.
+    ties : {"davidson", "rao-kupper", "half"}, default "davidson"
+        ``"davidson"``: the probability of a tie is ν times the geometric mean of the win probabilities.
+        ``"rao-kupper"``: a win requires a lead of ln θ. ``"half"``: a tie counts as half a win for each item, and ties
+        are not predicted.
+    left_bias : bool, default False
+        Estimate the advantage of being shown on the left.
+    prior : float, default 3.0
+        Prior standard deviation of the scores, the left bias and the log tie parameter. It gives finite scores to items
+        that always won or always lost, and has little effect on items with many comparisons.
+    intervals : {"sandwich", "bootstrap", "none"}, default "sandwich"
+        ``"sandwich"``: clustered by worker (by comparison if there are fewer than ten workers), with quantiles of
+        Student's t, and never narrower than the model-based interval. ``"bootstrap"``: the same with bootstrap
+        variances. For simulated coverage, see docs/evidence/coverage.md.
+    level : float, default 0.95
+        Confidence level of the intervals.
+    n_resamples : int, default 200
+        Number of bootstrap resamples.
+    seed : int, default 0
+        Random seed of the bootstrap, and of the standard errors if there are more than 256 items.
+    max_iter : int, default 100
+        Maximum number of Newton iterations.
+    tol : float, default 1e-3
+        Error of the scores, in standard errors, at which the fit has converged.
+
+    Notes
+    -----
+    Time: a few Newton steps, each with tens of passes over the distinct compared pairs; intervals double this. Memory:
+    about 100 bytes per comparison, independent of the number of items. Scores have a normal prior with mean 0.
 
     References
     ----------
@@ -253,7 +257,7 @@ class BradleyTerry(_Fitter):
     >>> import manyhands as mh
     >>> games = mh.Comparisons.from_arrays(["a", "a", "b", "b"], ["b", "b", "c", "c"], ["a", "b", "b", "tie"])
     >>> model = mh.pairwise.BradleyTerry().fit(games)
-    >>> model.ranks_.tolist()  # b is level with a, and did well against c
+    >>> model.ranks_.tolist()  # b ties with a and beats c
     [2, 1, 3]
     >>> model.predict_proba("a", "c").round(2).tolist()
     [[0.57, 0.19, 0.25]]
@@ -287,31 +291,36 @@ class BradleyTerry(_Fitter):
 
 
 class WorkerBradleyTerry(_Fitter, default=True):
-    r"""Bradley–Terry with a slope for each worker: :math:`\sigma(a_m (s_l - s_r) + b_m)`. The default for comparisons.
+    r"""Bradley–Terry model with a slope per worker: :math:`\sigma(a_m (s_l - s_r) + b_m)`. The default for comparisons.
 
-    A worker of slope 1 sees leads as the average of the crowd does; one of slope 0 guesses; one of a negative slope
-    means the opposite. Slopes are normal around 1, with a spread that is learnt from the crowd unless it is given, and
-    average 1, which sets the scale of scores: where workers are alike the model is :class:`BradleyTerry`, and a worker
-    of few comparisons does no harm. A log of one worker has no slopes.
-
-    Scores and slopes are found in turn from those of a crowd alike, so that the crowd as a whole is taken to mean what
-    it says.
-
-    Time: some ten Newton steps, each of a few passes over all comparisons and some tens of conjugate gradients. Memory:
-    about 120 bytes a comparison.
+    Use it if some workers are less reliable than others. A worker with slope 1 is average, with slope 0 guesses, and
+    with a negative slope prefers the worse item. With one worker there are no slopes.
 
     Parameters
     ----------
-    ties
+    ties : {"davidson", "rao-kupper", "half"}, default "davidson"
         As for :class:`BradleyTerry`.
-    left_bias
-        ``False``, ``True`` to learn how much is won by being shown on the left, or ``"worker"`` to learn it for each
-        worker, shrunk to the crowd's.
-    spread
-        Standard deviation of slopes; None to learn it.
-    prior, intervals, level, n_resamples, seed, max_iter, tol
-        As for :class:`BradleyTerry`. Intervals take slopes as estimated, and are widened by as much as the shrinkage of
-        slopes may have enlarged scores. They are about scores times the average slope of these workers.
+    left_bias : bool or "worker", default False
+        True estimates one advantage of being shown on the left; ``"worker"`` estimates it per worker, shrunk toward the
+        mean.
+    spread : float or None, default None
+        Standard deviation of the slopes; None estimates it.
+    prior, intervals, level, n_resamples, seed
+        As for :class:`BradleyTerry`. Intervals condition on the estimated slopes and are widened by the possible
+        inflation of scores due to the shrinkage of slopes.
+    max_iter : int, default 200
+        Maximum number of Newton iterations.
+    tol : float, default 1e-2
+        Error of the scores and slopes, in standard errors, at which the fit has converged.
+
+    Notes
+    -----
+    Time: about ten Newton steps, each with a few passes over all comparisons and tens of conjugate-gradient steps.
+    Memory: about 120 bytes per comparison.
+
+    Slopes have a normal prior with mean 1 and average 1, which fixes the scale of the scores: with equal workers the
+    model reduces to :class:`BradleyTerry`, and workers with few comparisons are shrunk to the average. The fit updates
+    scores and slopes in turn, starting from equal workers, so that the majority of the workers determines the sign.
 
     References
     ----------
@@ -366,21 +375,21 @@ class WorkerBradleyTerry(_Fitter, default=True):
 
     @property
     def slopes_(self) -> Array:
-        """Slope of each worker, (n_workers,): 1 for an average one, 0 for guesses, below 0 for the opposite."""
+        """Slope of each worker, shape (n_workers,): 1 is average, 0 is guessing, below 0 is reversed."""
         return self._fitted().fit_as(GameFit).slope
 
     @property
     def spread_(self) -> float:
-        """Standard deviation of slopes, as given or learnt; NaN where there is one worker only."""
+        """Standard deviation of the slopes, fixed or estimated; NaN with a single worker."""
         return self._fitted().fit_as(GameFit).slope_spread
 
 
-def _or(found: Array, n: int, else_: float) -> Array:
-    """What was found of workers, or the same number for all where nothing was looked for."""
-    return found if len(found) else np.full(n, else_)
+def _or_constant(values: Array, n: int, else_: float) -> Array:
+    """Return `values`, or a constant array if the parameter was not estimated."""
+    return values if len(values) else np.full(n, else_)
 
 
-def _centred(scores: Array, components: np.ndarray[Any, Any]) -> Array:
-    """Scores that average 0 in each group, to the last bit of what the prior makes of them."""
+def _center(scores: Array, components: np.ndarray[Any, Any]) -> Array:
+    """Center the scores of each component at 0 exactly."""
     means = np.bincount(components, scores) / np.bincount(components)
     return np.asarray(scores - means[components])

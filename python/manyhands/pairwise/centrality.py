@@ -1,31 +1,34 @@
-"""Rank centrality: how often a walk that leaves losers for winners visits each item."""
+"""Rank centrality: scores from the stationary distribution of a random walk over items."""
 
 from __future__ import annotations
 
 from manyhands._base.checks import check_positive, check_stopping, warn_unless_converged
 from manyhands._base.progress import Callback
-from manyhands.pairwise.base import ComparisonEstimator, RankFit, no_intervals, said_of_groups
+from manyhands.pairwise.base import ComparisonEstimator, RankFit, disconnected_items_warning, no_intervals
 from manyhands.pairwise.table import Comparisons
 
 
 class RankCentrality(ComparisonEstimator):
-    """Scores by the visits of a random walk that leaves items for those that beat them.
+    """Item scores from a random walk that moves from losers to winners.
 
-    The walk moves from an item to one that was compared with it in proportion to how often that one was better. Scores
-    are the logarithms of visits: with many comparisons of every pair, those of :class:`BradleyTerry`. All pairs that
-    were compared count the same, however often they were; ties are half a win for either, and workers are not told
-    apart. There are no intervals.
-
-    Time: O(pairs compared) an iteration; iterations grow with the time in which the walk gets around. Memory:
-    O(comparisons).
+    A fast alternative to :class:`BradleyTerry` without intervals. Every compared pair counts equally, whatever its
+    number of comparisons; ties count as half a win for each item; all workers are treated alike.
 
     Parameters
     ----------
-    prior
-        Wins, and as many losses, added to every pair that was compared: without any, the walk would never leave an item
-        that always won.
-    max_iter, tol
-        Most iterations, and the change of visits, as a share of them, at which to stop.
+    prior : float, default 0.5
+        Pseudo-wins and pseudo-losses added to every compared pair. They keep the walk from getting stuck at items that
+        always won.
+    max_iter : int, default 10_000
+        Maximum number of iterations.
+    tol : float, default 1e-8
+        Relative change of the visit frequencies at which the fit has converged.
+
+    Notes
+    -----
+    Time: O(compared pairs) per iteration; the number of iterations grows with the mixing time of the walk. Memory:
+    O(comparisons). Scores are logarithms of the stationary probabilities. With many comparisons of every pair they
+    approach those of :class:`BradleyTerry`.
 
     References
     ----------
@@ -47,19 +50,21 @@ class RankCentrality(ComparisonEstimator):
     def _fit(self, votes: Comparisons, progress: Callback | None) -> RankFit:
         check_positive("prior", self.prior)
         check_stopping(self.max_iter, self.tol)
-        found = votes.table.rank_centrality_fit(
+        result = votes.table.rank_centrality_fit(
             prior=float(self.prior), max_iter=self.max_iter, tol=float(self.tol), progress=progress
         )
-        warn_unless_converged(found["converged"], self)
+        warn_unless_converged(result["converged"], self)
         components = votes.components
         errors, intervals = no_intervals(votes.n_items)
         return RankFit(
-            scores=found["scores"],
+            scores=result["scores"],
             errors=errors,
             intervals=intervals,
             components=components,
-            history=found["history"],
-            n_iter=found["n_iter"],
-            converged=found["converged"],
-            remarks=said_of_groups(components, votes._items, "the walk never leaves a group, where scores average 0"),
+            history=result["history"],
+            n_iter=result["n_iter"],
+            converged=result["converged"],
+            remarks=disconnected_items_warning(
+                components, votes._items, "the walk never leaves a group, so each is centered at 0"
+            ),
         )

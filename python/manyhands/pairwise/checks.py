@@ -1,4 +1,4 @@
-"""What every model of comparisons is held to, beside what every estimator is."""
+"""Checks that every comparison model must pass, in addition to those of all estimators."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from manyhands.testing.compare import require
 from manyhands.testing.subject import Subject
 
 Rows = npt.NDArray[np.int64]
-#: How near scores of the same comparisons in another form must be: what iterations leave open.
+#: Tolerance for scores of the same comparisons in another order or form.
 CLOSE = 2e-3
 
 
 @dataclass(frozen=True)
 class Games:
-    """A log of comparisons with names that can be changed: ``rows`` are left, right, outcome, worker, (n, 4)."""
+    """A log of comparisons with replaceable names: ``rows`` are left, right, outcome, worker, (n, 4)."""
 
     rows: Rows
     items: tuple[Any, ...]
@@ -30,13 +30,13 @@ class Games:
     weights: npt.NDArray[np.float64] | None = None
 
     def columns(self) -> dict[str, list[Any]]:
-        """The log as columns of names, one entry a row."""
+        """The log as columns of names, one entry per row."""
         left, right, outcomes, by = self.rows.T.tolist()
         sides = zip(left, right, outcomes, strict=True)
         return {
             "left": [self.items[i] for i in left],
             "right": [self.items[i] for i in right],
-            "winner": ["tie" if said == 2 else self.items[(one, other)[said]] for one, other, said in sides],
+            "winner": ["tie" if outcome == 2 else self.items[(one, other)[outcome]] for one, other, outcome in sides],
             "worker": [self.workers[i] for i in by],
         }
 
@@ -45,15 +45,15 @@ class Games:
         left, right, winner, by = self.columns().values()
         return Comparisons.from_arrays(left, right, winner, by, weights=self.weights)
 
-    def swapped(self) -> Games:
-        """The same comparisons with sides exchanged."""
+    def swap_sides(self) -> Games:
+        """The same comparisons with left and right swapped."""
         rows = self.rows[:, [1, 0, 2, 3]].copy()
         rows[:, 2] = np.where(rows[:, 2] == 2, 2, 1 - rows[:, 2])
         return replace(self, rows=rows)
 
 
 def games(n_items: int, n_workers: int, n: int, ties: float = 0.3, seed: int = 0) -> Games:
-    """Comparisons by workers of whom one in five guesses."""
+    """Simulated comparisons; one in five workers guesses."""
     slopes = np.where(np.arange(n_workers) % 5 == 4, 0.0, 1.0)
     left, right, outcomes, by, _ = simulate(n_items, slopes, n, ties=ties, seed=seed).log.codes()
     rows = np.stack([left, right, outcomes, by], axis=1).astype(np.int64)
@@ -68,7 +68,7 @@ def _of(rows: list[tuple[int, int, int, int]], n_items: int, n_workers: int) -> 
     return Games(np.array(rows), tuple(f"i{i}" for i in range(n_items)), tuple(f"w{i}" for i in range(n_workers)))
 
 
-#: Small and odd logs.
+#: Small logs with edge cases.
 ODD: dict[str, Games] = {
     "one comparison": _of([(0, 1, 0, 0)], 2, 1),
     "one tie": _of([(0, 1, 2, 0)], 2, 1),
@@ -92,16 +92,16 @@ class _Large(Games):
 
 @functools.cache
 def _large() -> _Large:
-    found = games(3000, 40, 60_000, seed=2)
-    return _Large(found.rows, found.items, found.workers)
+    log = games(3000, 40, 60_000, seed=2)
+    return _Large(log.rows, log.items, log.workers)
 
 
 @dataclass(frozen=True)
 class ScoreSubject(Subject):
-    """A model that scores items."""
+    """Subject of the checks: a model that scores items."""
 
     def answers(self, model: Any, votes: Any) -> dict[str, Callable[[], Any]]:
-        """What can be asked of a fitted model."""
+        """Return the methods of a fitted model that give results."""
         names = votes.items
         return {
             "to_frame": model.to_frame,
@@ -111,16 +111,16 @@ class ScoreSubject(Subject):
 
 
 class ComparisonSubject(ScoreSubject):
-    """A model of comparisons that is checked."""
+    """Subject of the checks: a comparison model."""
 
     @property
     def standard(self) -> Games:
-        """An ordinary log."""
+        """A simulated log of ordinary size."""
         return STANDARD
 
     @property
     def other(self) -> Games:
-        """A log of other sizes."""
+        """A log with other dimensions."""
         return OTHER
 
     @property
@@ -130,23 +130,23 @@ class ComparisonSubject(ScoreSubject):
 
 
 def check_finite(subject: ComparisonSubject) -> None:
-    """Whatever was compared, scores are finite, and probabilities sum to one."""
+    """Scores are finite and probabilities sum to one, including edge cases."""
     for name, log in ODD.items():
         votes = log.votes()
         model = subject.make(log).fit(votes)
         require(np.isfinite(model.scores_).all(), f"{name}: scores are {model.scores_}")
         chances = model.predict_proba(votes.items[:-1], votes.items[1:])
         require(np.allclose(chances.sum(axis=1), 1) and (chances >= 0).all(), f"{name}: probabilities are {chances}")
-        require(sorted(model.ranks_)[0] == 1, f"{name}: nobody is first")
+        require(sorted(model.ranks_)[0] == 1, f"{name}: no item has rank 1")
 
 
 def check_intervals(subject: ComparisonSubject) -> None:
-    """Intervals contain the scores, and intervals of ranks the ranks."""
+    """Intervals contain the scores, and rank intervals contain the ranks."""
     intervals_hold(subject.fitted())
 
 
 def intervals_hold(model: Any) -> None:
-    """Fail unless intervals of a model of items hold what they are about."""
+    """Fail if an interval does not contain its estimate."""
     low, high = model.intervals_.T
     require(((low <= model.scores_) & (model.scores_ <= high)).all(), "a score lies outside its interval")
     best, worst = model.rank_intervals_.T
@@ -154,7 +154,7 @@ def intervals_hold(model: Any) -> None:
 
 
 def check_order_of_rows(subject: ComparisonSubject) -> None:
-    """The order of rows changes no bit."""
+    """The order of the rows does not change the scores (bit for bit)."""
     log = subject.standard
     rows = log.rows[np.random.default_rng(0).permutation(len(log.rows))]
     moved = subject.make(log).fit(replace(log, rows=rows).votes())
@@ -162,33 +162,36 @@ def check_order_of_rows(subject: ComparisonSubject) -> None:
 
 
 def check_names(subject: ComparisonSubject) -> None:
-    """Items and workers that bear each other's names bear each other's results."""
+    """Permuting item and worker ids permutes the results."""
     log, rng = subject.standard, np.random.default_rng(1)
-    alone = subject.fitted()
-    for part, found in (("items", "items_"), ("workers", "workers_")):
+    reference = subject.fitted()
+    for part, attribute in (("items", "items_"), ("workers", "workers_")):
         order = rng.permutation(len(getattr(log, part)))
         names: Any = {part: tuple(getattr(log, part)[i] for i in order)}
-        moved = subject.make(log).fit(replace(log, **names).votes())
-        require(list(getattr(moved, found)) == list(getattr(alone, found)), f"names of {part} change")
+        renamed = subject.make(log).fit(replace(log, **names).votes())
+        require(
+            list(getattr(renamed, attribute)) == list(getattr(reference, attribute)),
+            f"{attribute} depends on the order of {part}",
+        )
         places = order if part == "items" else slice(None)
-        error = float(np.abs(moved.scores_[places] - alone.scores_).max())
-        require(error < CLOSE, f"scores change by {error:g} with the names of {part}")
+        error = float(np.abs(renamed.scores_[places] - reference.scores_).max())
+        require(error < CLOSE, f"scores change by {error:g} if {part} are renamed")
 
 
 def check_sides(subject: ComparisonSubject) -> None:
-    """Sides exchanged, and winners with them: the same scores."""
-    moved = subject.make(subject.standard).fit(subject.standard.swapped().votes())
+    """Swapping sides and winners does not change the scores."""
+    moved = subject.make(subject.standard).fit(subject.standard.swap_sides().votes())
     error = float(np.abs(moved.scores_ - subject.fitted().scores_).max())
     require(error < CLOSE, f"scores change by {error:g} with the sides")
 
 
 def check_weights(subject: ComparisonSubject) -> None:
-    """A comparison of weight two is two comparisons."""
+    """A comparison of weight two equals two comparisons."""
     log = subject.standard
     twice = replace(log, rows=np.concatenate([log.rows, log.rows[::3]]))
     heavy = replace(log, weights=np.where(np.arange(len(log.rows)) % 3 == 0, 2.0, 1.0))
     a, b = (subject.make(log).fit(one.votes()).scores_ for one in (twice, heavy))
-    require(float(np.abs(a - b).max()) < CLOSE, "weights do not count comparisons")
+    require(float(np.abs(a - b).max()) < CLOSE, "weights are not equivalent to repeated comparisons")
 
 
 CHECKS = (

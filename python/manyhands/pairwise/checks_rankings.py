@@ -1,4 +1,4 @@
-"""What every model of rankings is held to, beside what every estimator is."""
+"""Checks that every ranking model must pass, in addition to those of all estimators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from manyhands.testing.compare import require
 
 @dataclass(frozen=True)
 class Lists:
-    """Rankings by codes, with names that can be changed, and the worker of each."""
+    """Rankings as codes, with replaceable names, and the worker of each."""
 
     lists: tuple[tuple[int, ...], ...]
     by: tuple[int, ...]
@@ -25,23 +25,23 @@ class Lists:
 
     def votes(self) -> Rankings:
         """The rankings as a table."""
-        named = [[self.items[item] for item in one] for one in self.lists]
-        return Rankings.from_lists(named, [self.workers[worker] for worker in self.by], self.weights)
+        rankings = [[self.items[item] for item in one] for one in self.lists]
+        return Rankings.from_lists(rankings, [self.workers[worker] for worker in self.by], self.weights)
 
 
 def lists(n_items: int, n_workers: int, n: int, length: int, seed: int = 0) -> Lists:
-    """Rankings of some items each, drawn one after the other by scores; one worker in five guesses."""
+    """Simulated rankings of some items each; one in five workers guesses."""
     rng = np.random.default_rng(seed)
-    scores, found, by = np.linspace(2.0, 0.0, n_items), [], []
+    scores, rankings, by = np.linspace(2.0, 0.0, n_items), [], []
     for row in range(n):
         worker = row % n_workers
         shown = rng.choice(n_items, length, replace=False)
         slope = 0.0 if worker % 5 == 4 else 1.0
-        # Scores with noise of the extreme value kind, in order: the model of Plackett and Luce.
-        found.append(tuple(shown[np.argsort(-(slope * scores[shown] + rng.gumbel(size=length)))].tolist()))
+        # Sorting scores with Gumbel noise samples from the Plackett–Luce model.
+        rankings.append(tuple(shown[np.argsort(-(slope * scores[shown] + rng.gumbel(size=length)))].tolist()))
         by.append(worker)
     items, workers = (f"i{i:04}" for i in range(n_items)), (f"w{i:03}" for i in range(n_workers))
-    return Lists(tuple(found), tuple(by), tuple(items), tuple(workers))
+    return Lists(tuple(rankings), tuple(by), tuple(items), tuple(workers))
 
 
 def _of(*rankings: tuple[int, ...], by: tuple[int, ...] | None = None) -> Lists:
@@ -49,7 +49,7 @@ def _of(*rankings: tuple[int, ...], by: tuple[int, ...] | None = None) -> Lists:
     return Lists(rankings, by, tuple("abcdefgh"[: 1 + max(map(max, rankings))]), tuple("uvwxyz"[: 1 + max(by)]))
 
 
-#: Small and odd logs.
+#: Small logs with edge cases.
 ODD: dict[str, Lists] = {
     "one ranking": _of((0, 1, 2)),
     "one worker who always says the same": _of((0, 1, 2), (0, 1, 2), (0, 1, 2)),
@@ -61,44 +61,44 @@ ODD: dict[str, Lists] = {
 
 
 @functools.cache
-def _drawn(n_items: int, n_workers: int, n: int, length: int) -> Lists:
+def _simulated(n_items: int, n_workers: int, n: int, length: int) -> Lists:
     return lists(n_items, n_workers, n, length, seed=n)
 
 
 class RankingSubject(ScoreSubject):
-    """A model of rankings that is checked."""
+    """Subject of the checks: a ranking model."""
 
     @property
     def standard(self) -> Lists:
-        """An ordinary log."""
-        return _drawn(8, 10, 120, 4)
+        """A simulated log of ordinary size."""
+        return _simulated(8, 10, 120, 4)
 
     @property
     def other(self) -> Lists:
-        """A log of other sizes."""
-        return _drawn(5, 3, 40, 3)
+        """A log with other dimensions."""
+        return _simulated(5, 3, 40, 3)
 
     @property
     def large(self) -> Lists:
-        """Several chunks of rankings."""
-        return _drawn(60, 20, 4000, 6)
+        """A log of several chunks."""
+        return _simulated(60, 20, 4000, 6)
 
 
 def check_finite(subject: RankingSubject) -> None:
-    """Whatever was ranked, scores are finite, and somebody is first."""
+    """Scores are finite and some item has rank 1, including edge cases."""
     for name, log in ODD.items():
         model = subject.make(log).fit(log.votes())
         require(np.isfinite(model.scores_).all(), f"{name}: scores are {model.scores_}")
-        require(sorted(model.ranks_)[0] == 1, f"{name}: nobody is first")
+        require(sorted(model.ranks_)[0] == 1, f"{name}: no item has rank 1")
 
 
 def check_intervals(subject: RankingSubject) -> None:
-    """Intervals contain the scores, and intervals of ranks the ranks."""
+    """Intervals contain the scores, and rank intervals contain the ranks."""
     intervals_hold(subject.fitted())
 
 
 def check_order_of_rows(subject: RankingSubject) -> None:
-    """The order in which rankings come changes no score."""
+    """The order of the rankings does not change the scores."""
     log = subject.standard
     order = np.random.default_rng(0).permutation(len(log.lists)).tolist()
     moved = replace(log, lists=tuple(log.lists[i] for i in order), by=tuple(log.by[i] for i in order))
@@ -107,24 +107,24 @@ def check_order_of_rows(subject: RankingSubject) -> None:
 
 
 def check_names(subject: RankingSubject) -> None:
-    """Items and workers that bear each other's names bear each other's results."""
+    """Permuting item and worker ids permutes the results."""
     log, rng = subject.standard, np.random.default_rng(1)
-    alone = subject.fitted()
+    reference = subject.fitted()
     for part in ("items", "workers"):
         order = rng.permutation(len(getattr(log, part)))
         names: Any = {part: tuple(getattr(log, part)[i] for i in order)}
-        moved = subject.fitted(replace(log, **names)).scores_
-        error = float(np.abs(moved[order if part == "items" else slice(None)] - alone.scores_).max())
-        require(error < CLOSE, f"scores change by {error:g} with the names of {part}")
+        renamed_scores = subject.fitted(replace(log, **names)).scores_
+        error = float(np.abs(renamed_scores[order if part == "items" else slice(None)] - reference.scores_).max())
+        require(error < CLOSE, f"scores change by {error:g} if {part} are renamed")
 
 
 def check_weights(subject: RankingSubject) -> None:
-    """A ranking of weight two is two rankings."""
+    """A ranking of weight two equals two rankings."""
     log = subject.standard
     twice = replace(log, lists=log.lists + log.lists[::3], by=log.by + log.by[::3])
     heavy = replace(log, weights=tuple(2.0 if i % 3 == 0 else 1.0 for i in range(len(log.lists))))
     a, b = (subject.fitted(one).scores_ for one in (twice, heavy))
-    require(float(np.abs(a - b).max()) < CLOSE, "weights do not count rankings")
+    require(float(np.abs(a - b).max()) < CLOSE, "weights are not equivalent to repeated rankings")
 
 
 CHECKS = (check_finite, check_intervals, check_order_of_rows, check_names, check_weights)

@@ -1,4 +1,4 @@
-"""CrowdBT: workers who say the opposite of what they see, now and then."""
+"""CrowdBT: Bradley–Terry with a reliability per worker."""
 
 from __future__ import annotations
 
@@ -11,41 +11,49 @@ from manyhands._base.checks import check_positive, check_stopping, warn_unless_c
 from manyhands._base.estimator import Array
 from manyhands._base.fitted import Fit, ItemFitted, numbers
 from manyhands._base.progress import Callback
-from manyhands.pairwise.base import ComparisonEstimator, RankFit, no_intervals, said_of_groups
+from manyhands.pairwise.base import ComparisonEstimator, RankFit, disconnected_items_warning, no_intervals
 from manyhands.pairwise.table import Comparisons
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReliabilityFit(RankFit):
-    """Scores, and probabilities of workers to report what they see."""
+    """Scores, and the reliability of each worker."""
 
     reliability: Array = field(metadata=numbers("m", infinite=True, missing=True))
 
     def of_workers(self) -> dict[str, Array]:
-        """What was learnt of each worker, by column."""
+        """Return the estimates per worker, by column name."""
         return {"reliability": self.reliability}
 
 
 class CrowdBT(ComparisonEstimator):
-    r"""Bradley–Terry with workers who report the opposite of what they see with probability 1 - ω.
+    r"""Bradley–Terry model with workers who report the opposite preference with probability 1 - ω.
 
-    The left item is named with probability :math:`\omega_m\sigma(s_l - s_r) + (1 - \omega_m)\sigma(s_r - s_l)`.
-    A worker reports what they see with probability ω, and else the opposite, however large the lead: 1 for a perfect
-    worker, 1/2 for one who guesses, 0 for one who means the opposite. By EM, from the scores of a crowd that is taken
-    at its word. Ties are half a win for either. There are no intervals.
-
-    Time: O(comparisons) an iteration and its conjugate gradients, of which there may be hundreds. Memory: about 150
-    bytes a comparison.
+    Use it if some workers answer at random or invert their answers, whatever the score difference. Ties count as half a
+    win for each item. There are no intervals.
 
     Parameters
     ----------
-    link
-        Wins, and as many losses, of every item against a virtual one of score 0: keeps scores finite, and joins items
-        that nothing else links.
-    hits, misses
-        Imaginary true and false reports of each worker, the prior of ω.
-    max_iter, tol
-        Most iterations, and the change of the objective, as a share of itself, at which to stop.
+    link : float, default 0.1
+        Pseudo-wins and pseudo-losses of every item against a virtual item of score 0. They keep scores finite and
+        connect separate components.
+    hits : float, default 4.0
+        Prior pseudo-count of correct reports per worker.
+    misses : float, default 1.0
+        Prior pseudo-count of inverted reports per worker.
+    max_iter : int, default 1000
+        Maximum number of EM iterations.
+    tol : float, default 1e-8
+        Relative change of the objective at which the fit has converged.
+
+    Notes
+    -----
+    Time: O(comparisons) per iteration and per conjugate-gradient step, of which there may be hundreds. Memory: about
+    150 bytes per comparison.
+
+    The left item is reported as better with probability :math:`\omega_m\sigma(s_l - s_r) + (1 - \omega_m)\sigma(s_r -
+    s_l)`. The reliability ω is 1 for a perfect worker, 1/2 for guessing and 0 for inverted answers. EM starts from
+    scores that treat all workers as reliable.
 
     References
     ----------
@@ -76,46 +84,46 @@ class CrowdBT(ComparisonEstimator):
             check_positive(name, getattr(self, name))
         check_stopping(self.max_iter, self.tol)
         counts = {name: float(getattr(self, name)) for name in ("link", "hits", "misses")}
-        found = votes.table.crowd_bt_fit(**counts, max_iter=self.max_iter, tol=float(self.tol), progress=progress)
-        warn_unless_converged(found["converged"], self)
+        result = votes.table.crowd_bt_fit(**counts, max_iter=self.max_iter, tol=float(self.tol), progress=progress)
+        warn_unless_converged(result["converged"], self)
         components = votes.components
         errors, intervals = no_intervals(votes.n_items)
         return ReliabilityFit(
-            scores=found["scores"],
+            scores=result["scores"],
             errors=errors,
             intervals=intervals,
             components=components,
-            reliability=found["reliability"],
-            history=found["history"],
-            n_iter=found["n_iter"],
-            converged=found["converged"],
-            remarks=said_of_groups(
-                components, votes._items, "the link to a virtual item is all that puts their scores on one scale"
+            reliability=result["reliability"],
+            history=result["history"],
+            n_iter=result["n_iter"],
+            converged=result["converged"],
+            remarks=disconnected_items_warning(
+                components, votes._items, "only the link to a virtual item puts their scores on one scale"
             ),
         )
 
     @property
     def reliability_(self) -> Array:
-        """Probability of each worker to report what they see, (n_workers,)."""
+        """Probability of each worker to report their true preference, shape (n_workers,)."""
         return self._fitted().fit_as(ReliabilityFit).reliability
 
     def predict_proba(self, left: Any, right: Any, *, workers: Any = None) -> Array:
-        """Probabilities that the left item is better, the right one, and neither, (n, 3).
+        """Return the probabilities that the left item wins, the right item wins, or they tie; shape (n, 3).
 
         Parameters
         ----------
-        left, right
-            Names of items that were seen in ``fit``: two of them, or two lists of the same length.
-        workers
-            Names of those who would report it; by default somebody who reports what they see.
+        left, right : item id or list of item ids
+            Items to compare; all must have been in ``fit``. Both lists must have the same length.
+        workers : worker id or list of worker ids, optional
+            Workers who compare. By default, a perfectly reliable worker.
         """
         return super().predict_proba(left, right, workers=workers)
 
     def _biases(self, now: ItemFitted[RankFit], workers: Any) -> Array | float:
-        """Probability of the workers to report what they see."""
+        """Reliability of the workers."""
         return self._of_named(now, workers, now.fit_as(ReliabilityFit).reliability, 1.0)
 
     def _chances(self, now: ItemFitted[RankFit], leads: Array, biases: Array | float) -> Array:
-        seen = super()._chances(now, leads, 0.0)
-        true = np.asarray(biases)[..., None]
-        return np.asarray(true * seen + (1.0 - true) * seen[:, [1, 0, 2]])
+        true_preference = super()._chances(now, leads, 0.0)
+        reliability = np.asarray(biases)[..., None]
+        return np.asarray(reliability * true_preference + (1.0 - reliability) * true_preference[:, [1, 0, 2]])

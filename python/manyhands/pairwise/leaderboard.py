@@ -1,4 +1,4 @@
-"""Ratings on the scale of Elo, of all comparisons and of each context."""
+"""Leaderboards on the Elo scale, overall and per context."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from manyhands.pairwise.table import Comparisons
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: What the rows of all contexts together are called.
+#: Name of the group of all contexts.
 OVERALL = "overall"
 
 
@@ -32,27 +32,29 @@ def leaderboard(
     scale: float = 400.0,
     progress: Progress = False,
 ) -> pa.Table:
-    """Rate items on the scale of Elo: 400 points are odds of ten to one, and the average item has 1,000.
+    """Rate items on the Elo scale: 400 points are odds of ten to one, and the average item has 1,000.
 
     Parameters
     ----------
-    games
-        Comparisons, such as battles of language models with judges as workers, or a frame of them.
-    model
-        What to rate by. By default :class:`WorkerBradleyTerry` with a bias to the left, since judges often favour what
-        they read first: each judge their own where there are several.
-    by_context
-        Whether to rate the items of each context, too. What is learnt of judges is learnt anew in each.
-    base, scale
-        The rating of the average item, and the points that stand for odds of ten to one.
-    progress
-        True for a progress bar, or a function called now and then, for each fit.
+    games : Comparisons or frame
+        Comparisons, such as battles of language models with judges as workers.
+    model : ComparisonEstimator, optional
+        Model of the ratings. By default :class:`WorkerBradleyTerry` with a left bias per judge, because judges often
+        prefer the answer they read first.
+    by_context : bool, default False
+        Also rate the items within each context; the model is fitted again per context.
+    base : float, default 1000.0
+        Rating of the average item.
+    scale : float, default 400.0
+        Points that correspond to odds of ten to one.
+    progress : bool or callable, default False
+        True shows a progress bar; a callable receives progress updates of each fit.
 
     Returns
     -------
     pyarrow.Table
-        From the best to the worst: context (where asked for; ``"overall"`` first), item, rating, low, high, rank,
-        rank_low, rank_high, n (comparisons), wins, losses and ties.
+        Items from best to worst: context (if requested; ``"overall"`` first), item, rating, low, high, rank, rank_low,
+        rank_high, n (comparisons), wins, losses and ties.
 
     Examples
     --------
@@ -66,38 +68,38 @@ def leaderboard(
     check_flag("by_context", by_context)
     check_positive("scale", scale)
     check_number("base", base, least=-1e15)
-    chosen = WorkerBradleyTerry(left_bias="worker") if model is None else model
-    if not isinstance(chosen, ComparisonEstimator):
-        raise TypeError(f"model must be an estimator of comparisons, not {chosen!r}")
+    rating_model = WorkerBradleyTerry(left_bias="worker") if model is None else model
+    if not isinstance(rating_model, ComparisonEstimator):
+        raise TypeError(f"model must be a comparison model, not {rating_model!r}")
     if not by_context:
-        return arrow.table(_rated(table, chosen, base, scale, progress))
+        return arrow.table(_rate(table, rating_model, base, scale, progress))
     if table.contexts is None:
         raise ValueError(
-            f"these comparisons have no contexts; name their column with {argument('context')} when they are read"
+            f"by_context=True needs contexts: pass the column as {argument('context')} when reading the comparisons"
         )
-    parts = [{"context": OVERALL} | _rated(table, chosen, base, scale, progress)]
+    parts = [{"context": OVERALL} | _rate(table, rating_model, base, scale, progress)]
     for context in table.contexts:
         with warnings.catch_warnings():
-            # Contexts are small: what is undetermined in one of them is plain from its intervals.
+            # Contexts are small, and their wide intervals already show what is undetermined.
             warnings.simplefilter("ignore", IdentifiabilityWarning)
-            part = _rated(table.select(contexts=[context]), chosen, base, scale, progress)
+            part = _rate(table.select(contexts=[context]), rating_model, base, scale, progress)
         parts.append({"context": str(context)} | part)
-    return _stacked(parts)
+    return _concatenate(parts)
 
 
-def _rated(games: Comparisons, model: ComparisonEstimator, base: float, scale: float, progress: Progress) -> Any:
-    """Columns of a table of ratings."""
-    fitted = type(model)(**model.get_params()).fit(games, progress=progress)
-    order = np.argsort(-fitted.scores_, kind="stable")
+def _rate(games: Comparisons, model: ComparisonEstimator, base: float, scale: float, progress: Progress) -> Any:
+    """Return the columns of a table of ratings."""
+    estimator = type(model)(**model.get_params()).fit(games, progress=progress)
+    order = np.argsort(-estimator.scores_, kind="stable")
     points = scale / math.log(10.0)
     counts = games.table.item_counts()[order]
-    places = fitted.rank_intervals_[order]
+    places = estimator.rank_intervals_[order]
     return {
         "item": arrow.take(games._items.arrow(), order),
-        "rating": base + points * fitted.scores_[order],
-        "low": base + points * fitted.intervals_[order, 0],
-        "high": base + points * fitted.intervals_[order, 1],
-        "rank": fitted.ranks_[order],
+        "rating": base + points * estimator.scores_[order],
+        "low": base + points * estimator.intervals_[order, 0],
+        "high": base + points * estimator.intervals_[order, 1],
+        "rank": estimator.ranks_[order],
         "rank_low": places[:, 0],
         "rank_high": places[:, 1],
         "n": counts[:, 0],
@@ -107,13 +109,13 @@ def _rated(games: Comparisons, model: ComparisonEstimator, base: float, scale: f
     }
 
 
-def _stacked(parts: list[Any]) -> pa.Table:
-    """One table of several, the context in the first column."""
+def _concatenate(parts: list[Any]) -> pa.Table:
+    """Concatenate the tables of several contexts, with the context in the first column."""
     import pyarrow as pa
 
     tables = []
     for part in parts:
         context = part.pop("context")
-        rated = arrow.table(part)
-        tables.append(rated.add_column(0, "context", pa.array([context] * len(rated))))
+        ratings = arrow.table(part)
+        tables.append(ratings.add_column(0, "context", pa.array([context] * len(ratings))))
     return pa.concat_tables(tables)

@@ -1,4 +1,4 @@
-"""Plackett–Luce: rankings as choices of the best among what remains."""
+"""Plackett–Luce model of rankings."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from manyhands._base.items import codes_of
 from manyhands._base.overlap import Doubts
 from manyhands._base.progress import Callback
 from manyhands.pairwise import _intervals
-from manyhands.pairwise.base import ItemEstimator, RankFit, SlopeFit, no_intervals, said_of_groups
+from manyhands.pairwise.base import ItemEstimator, RankFit, SlopeFit, disconnected_items_warning, no_intervals
 from manyhands.pairwise.bradley_terry import BY_PRIOR
 from manyhands.pairwise.rankings_table import Rankings
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Standard errors take the square of the items in memory and their cube in time.
+#: Maximum number of items with standard errors, which need quadratic memory and cubic time.
 MOST_ITEMS = 2000
 
 
 class RankingEstimator(ItemEstimator[Rankings]):
-    """Base of all models of rankings."""
+    """Base class of ranking models."""
 
     _kind: ClassVar[str] = "rankings"
     _file_kind: ClassVar[str] = "model of rankings"
@@ -50,42 +50,46 @@ class RankingEstimator(ItemEstimator[Rankings]):
         mine = np.flatnonzero(entries == item)
         place = np.full(table.n_annotations, -1)
         place[lists[mine]] = ranks[mine]
-        # Of the other items of each list, how many are on the side of this one where their scores put them.
+        # Share of the other items of each list that are on the side of this one where their scores put them.
         scores = np.append(self.scores_, np.nan)[self._fitted().items.match(table._items)]
         others = (place[lists] > 0) & (entries != item)
         right = np.sign(ranks - place[lists]) == np.sign(scores[item] - scores[entries])
         counts = (np.bincount(lists, others & right, len(place)), np.bincount(lists, others, len(place)))
         with np.errstate(invalid="ignore"):
             agreement = (counts[0] / counts[1])[lists[mine]]
-        shown = arrow.take(frame, mine).drop_columns(["task", "item"])
-        return arrow.table({name: shown.column(name) for name in shown.column_names} | {"agreement": agreement})
+        rows = arrow.take(frame, mine).drop_columns(["task", "item"])
+        return arrow.table({name: rows.column(name) for name in rows.column_names} | {"agreement": agreement})
 
 
 class PlackettLuce(RankingEstimator, default=True):
-    r"""Scores by which an item is put first in proportion to :math:`e^{a_m s_i}`, and so on among the rest.
+    r"""Plackett–Luce model: items are chosen one after the other in proportion to :math:`e^{a_m s_i}`.
 
-    Worker m sees differences of scores with a slope :math:`a_m`, as in :class:`WorkerBradleyTerry`, which this model is
-    for rankings of two items. A ranking says something of the items in it and nothing of others.
-
-    Time: some ten Newton steps of some tens of passes over all entries. Memory: about 60 bytes an entry, and with
-    intervals 16 bytes for each pair of items.
+    Use it for rankings of several items. Rankings may be partial: a ranking carries no information about items that it
+    does not contain. For rankings of two items it equals :class:`WorkerBradleyTerry`, with a slope :math:`a_m` per
+    worker.
 
     Parameters
     ----------
-    workers
-        Whether workers have slopes of their own; needs more than one.
-    spread
-        Standard deviation of slopes; None to learn it.
-    prior
-        Standard deviation of scores before any ranking.
-    intervals
-        ``"sandwich"``, from the differences between workers (rankings, where there are fewer than ten workers), never
-        narrower than the model's own and widened as in :class:`WorkerBradleyTerry`; or ``"none"``. More than 2,000
-        items have none.
-    level
-        The probability with which intervals shall cover the truth.
-    max_iter, tol
-        Most iterations, and the error of scores and slopes, in standard errors, at which to stop.
+    workers : bool, default True
+        Estimate a slope per worker (if there are at least two).
+    spread : float or None, default None
+        Standard deviation of the slopes; None estimates it.
+    prior : float, default 3.0
+        Prior standard deviation of the scores.
+    intervals : {"sandwich", "none"}, default "sandwich"
+        ``"sandwich"`` is clustered by worker (by ranking if there are fewer than ten workers), never narrower than the
+        model-based interval, and widened as in :class:`WorkerBradleyTerry`. Not available beyond 2,000 items.
+    level : float, default 0.95
+        Confidence level of the intervals.
+    max_iter : int, default 200
+        Maximum number of Newton iterations.
+    tol : float, default 1e-2
+        Error of the scores and slopes, in standard errors, at which the fit has converged.
+
+    Notes
+    -----
+    Time: about ten Newton steps, each with tens of passes over all entries. Memory: about 60 bytes per entry, plus 16
+    bytes per pair of items for intervals.
 
     References
     ----------
@@ -130,66 +134,66 @@ class PlackettLuce(RankingEstimator, default=True):
         check_number("tol", self.tol, least=0)
 
     def _doubts(self, votes: Rankings) -> Doubts:
-        asked = self.intervals != "none"
-        return Doubts(quiet=_intervals.few_workers(votes.n_workers, "rankings") if asked else ())
+        has_intervals = self.intervals != "none"
+        return Doubts(quiet=_intervals.few_workers_warning(votes.n_workers, "rankings") if has_intervals else ())
 
     def _fit(self, votes: Rankings, progress: Callback | None) -> RankFit:
         self._check()
         n, m, components = votes.n_items, votes.n_workers, votes.components
-        clusters = _intervals.clusters_of(votes.labels_per_worker)
-        wanted = self.intervals == "sandwich"
-        remarks = list(said_of_groups(components, votes._items, BY_PRIOR))
-        if wanted and n > MOST_ITEMS:
-            wanted = False
-            remarks.append(f"There are no intervals: {counted(n, 'item')} are more than the {MOST_ITEMS:,} they allow.")
-        found = votes.table.plackett_luce_fit(
+        clusters = _intervals.independent_units(votes.labels_per_worker)
+        with_intervals = self.intervals == "sandwich"
+        remarks = list(disconnected_items_warning(components, votes._items, BY_PRIOR))
+        if with_intervals and n > MOST_ITEMS:
+            with_intervals = False
+            remarks.append(f"Intervals were skipped: {counted(n, 'item')} exceed the limit of {MOST_ITEMS:,}.")
+        result = votes.table.plackett_luce_fit(
             slopes=bool(self.workers) and m > 1,
             prior=float(self.prior),
             spread=None if self.spread is None else float(self.spread),
-            errors=wanted,
+            errors=with_intervals,
             by_worker=clusters[0] == "workers",
             max_iter=int(self.max_iter),
             tol=float(self.tol),
             progress=progress,
         )
-        warn_unless_converged(found["converged"], self)
-        scores: Array = found["scores"]
+        warn_unless_converged(result["converged"], self)
+        scores: Array = result["scores"]
         errors, intervals = no_intervals(n)
-        if wanted:
-            of_slopes = (found["slopes"], found["slope_errors"], float(found["spread"]))
-            errors, intervals = _intervals.of_scores(
+        if with_intervals:
+            of_slopes = (result["slopes"], result["slope_errors"], float(result["spread"]))
+            errors, intervals = _intervals.score_intervals(
                 scores,
-                model=found["model"],
-                clustered=found["sandwich"],
+                model=result["model"],
+                clustered=result["sandwich"],
                 components=components,
                 prior=self.prior,
                 clusters=clusters,
                 level=self.level,
                 offset=_intervals.shrinkage_offset(*of_slopes, votes.labels_per_worker),
             )
-        slopes = found["slopes"]
+        slopes = result["slopes"]
         return SlopeFit(
             scores=scores,
             errors=errors,
             intervals=intervals,
             components=components,
             slope=slopes if len(slopes) else np.ones(m),
-            slope_error=found["slope_errors"] if len(slopes) else np.zeros(m),
-            slope_spread=float(found["spread"]),
-            history=found["history"],
-            n_iter=found["n_iter"],
-            converged=found["converged"],
+            slope_error=result["slope_errors"] if len(slopes) else np.zeros(m),
+            slope_spread=float(result["spread"]),
+            history=result["history"],
+            n_iter=result["n_iter"],
+            converged=result["converged"],
             remarks=tuple(remarks),
         )
 
     @property
     def slopes_(self) -> Array:
-        """Slope of each worker, (n_workers,): 1 for an average one, 0 for guesses, below 0 for the opposite."""
+        """Slope of each worker, shape (n_workers,): 1 is average, 0 is guessing, below 0 is reversed."""
         return self._fitted().fit_as(SlopeFit).slope
 
     @property
     def spread_(self) -> float:
-        """Standard deviation of slopes, as given or learnt; NaN where there are none."""
+        """Standard deviation of the slopes, fixed or estimated; NaN if there are no slopes."""
         return self._fitted().fit_as(SlopeFit).slope_spread
 
     def _slopes(self, now: ItemFitted[RankFit], workers: Any) -> Array | float:

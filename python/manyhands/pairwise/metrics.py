@@ -1,4 +1,4 @@
-"""Orders of items against each other, and what is expected of comparisons against what was said."""
+"""Rank correlations, and log-loss of comparison models."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ Floats = npt.NDArray[np.float64]
 
 
 def kendall(scores: npt.ArrayLike, truth: npt.ArrayLike) -> float:
-    """Kendall's rank correlation (tau-b) of two lists of scores: 1 for the same order, -1 for the opposite.
+    """Return Kendall's rank correlation (tau-b) of two lists of scores.
 
-    Pairs that are level in one of the lists count for neither order. NaN where one of the lists is level throughout.
+    1 means the same order and -1 the opposite order. Pairs that are tied in one of the lists count for neither. NaN if
+    all scores of a list are tied.
 
     Cost: O(n log n) time, O(n) memory.
 
@@ -25,7 +26,7 @@ def kendall(scores: npt.ArrayLike, truth: npt.ArrayLike) -> float:
     scores : array-like of shape (n,)
         A score for each item.
     truth : array-like of shape (n,)
-        Another, of the same items in the same order.
+        Other scores of the same items, in the same order.
 
     Returns
     -------
@@ -44,25 +45,25 @@ def kendall(scores: npt.ArrayLike, truth: npt.ArrayLike) -> float:
     n = len(a)
     pairs = n * (n - 1) // 2
     level_a, level_b = _level(a), _level(np.sort(b))
-    both = _level(a + 0.0, b)
-    against = _inversions(b)
-    # Pairs that are level in the first list stand in ascending order, and so are no inversions.
-    for_ = pairs - level_a - level_b + both - against
+    level_both = _level(a + 0.0, b)
+    discordant = _inversions(b)
+    # Pairs that are tied in the first list are sorted in ascending order, so they are not inversions.
+    concordant = pairs - level_a - level_b + level_both - discordant
     scale = np.sqrt(float(pairs - level_a)) * np.sqrt(float(pairs - level_b))
-    return float((for_ - against) / scale) if scale > 0 else float("nan")
+    return float((concordant - discordant) / scale) if scale > 0 else float("nan")
 
 
 def spearman(scores: npt.ArrayLike, truth: npt.ArrayLike) -> float:
-    """Spearman's rank correlation of two lists of scores: that of their ranks, level ones at the middle of theirs.
+    """Return Spearman's rank correlation of two lists of scores, with average ranks for ties.
 
-    NaN where one of the lists is level throughout. Cost: O(n log n) time, O(n) memory.
+    NaN if all scores of a list are tied. Cost: O(n log n) time, O(n) memory.
 
     Parameters
     ----------
     scores : array-like of shape (n,)
         A score for each item.
     truth : array-like of shape (n,)
-        Another, of the same items in the same order.
+        Other scores of the same items, in the same order.
 
     Returns
     -------
@@ -82,24 +83,24 @@ def spearman(scores: npt.ArrayLike, truth: npt.ArrayLike) -> float:
 
 
 def comparison_log_loss(model: Any, games: Any, *, by_worker: bool = False) -> float:
-    """Mean of minus the logarithm of the probability that a model gave to what was said in comparisons.
+    """Return the mean negative log-likelihood of comparisons under a fitted model.
 
-    Best on comparisons that the model was not fitted to. Where a model predicts no ties, a tie counts as half a win for
-    either. Weights count. Cost: O(comparisons).
+    Use comparisons that were not in ``fit``. If the model predicts no ties, a tie counts as half a win for each item.
+    Weights count. Cost: O(comparisons).
 
     Parameters
     ----------
-    model
-        A fitted model of comparisons.
-    games
-        The comparisons, of items that the model knows.
-    by_worker
-        Whether the model may use what it knows of the workers who compared.
+    model : ComparisonEstimator
+        A fitted comparison model.
+    games : Comparisons
+        Comparisons of items that were in ``fit``.
+    by_worker : bool, default False
+        Use the estimated parameters of the workers who compared.
 
     Returns
     -------
     float
-        In nats: 0.69 for guesses between two.
+        Log-loss in nats; 0.69 for guessing between two items.
     """
     left, right, outcomes, workers, _ = games.codes()
     names = games.items
@@ -108,10 +109,10 @@ def comparison_log_loss(model: Any, games: Any, *, by_worker: bool = False) -> f
     rows = np.arange(len(outcomes))
     tiny = np.finfo(np.float64).tiny
     logs = np.log(np.maximum(chances, tiny))
-    said = logs[rows, outcomes]
+    log_likelihood = logs[rows, outcomes]
     if not (chances[:, 2] > 0).any():
-        said = np.where(outcomes == 2, 0.5 * (logs[:, 0] + logs[:, 1]), said)
-    return float(-np.average(said, weights=games.weights))
+        log_likelihood = np.where(outcomes == 2, 0.5 * (logs[:, 0] + logs[:, 1]), log_likelihood)
+    return float(-np.average(log_likelihood, weights=games.weights))
 
 
 def _two(scores: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Floats, Floats]:
@@ -121,7 +122,7 @@ def _two(scores: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Floats, Floats]:
 
 
 def _level(*sorted_columns: Floats) -> int:
-    """Pairs of rows that are alike, of columns that are sorted together."""
+    """Number of tied pairs of rows in jointly sorted columns."""
     new = np.any([column[1:] != column[:-1] for column in sorted_columns], axis=0)
     starts = np.flatnonzero(np.r_[True, new, True])
     sizes = np.diff(starts)
@@ -129,7 +130,7 @@ def _level(*sorted_columns: Floats) -> int:
 
 
 def _inversions(values: Floats) -> int:
-    """Pairs that stand in descending order, by merging ever longer runs."""
+    """Number of inversions, by bottom-up merge sort."""
     values, n, count = values.copy(), len(values), 0
     width = 1
     while width < n:
@@ -143,7 +144,7 @@ def _inversions(values: Floats) -> int:
 
 
 def _ranks(values: Floats) -> Floats:
-    """Ranks from 1, level values at the middle of theirs."""
+    """Ranks from 1, with average ranks for ties."""
     _, place, count = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(count)
     return np.asarray((ends - 0.5 * (count - 1))[place])

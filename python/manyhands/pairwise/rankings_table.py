@@ -1,4 +1,4 @@
-"""The table of rankings: lists of items in the order in which a worker put them, the best first."""
+"""Table of rankings: lists of items from best to worst, by worker."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 class Rankings(ItemRecords):
     """An immutable, sparse table of rankings: lists of items, the best first, which need not hold all items.
 
-    Made by one of the constructors below or by :func:`manyhands.read` with ``kind="rankings"``. Within a ranking every
-    item has a place of its own: ties are refused.
+    Build it with :meth:`from_frame` or :meth:`from_lists`, or read a file with :func:`manyhands.read` and
+    ``kind="rankings"``. Rankings may be partial, but must not contain ties.
 
-    Memory: 4 bytes an entry, 8 a list (8 more with weights), besides the names.
+    Memory: 4 bytes per entry and 8 per ranking (8 more with weights), plus names.
 
     Examples
     --------
@@ -66,20 +66,27 @@ class Rankings(ItemRecords):
         worker: str | None = None,
         weight: str | None = None,
     ) -> Self:
-        """Build a table from a frame with a row for each item that a worker ranked in a task.
+        """Build a table from a frame with one row per item that a worker ranked in a task.
 
         Parameters
         ----------
-        frame
-            A pandas, polars, pyarrow or duckdb frame, or a mapping of columns.
-        task
-            The column of what was asked: a worker's rows of one task are one ranking.
-        item, rank
-            The columns of items and of their places, of which the least is the best.
-        worker
-            The column of who ranked. One with a well-known name is taken where there is one.
-        weight
-            The column of how often a ranking counts: the same number in all of its rows.
+        frame : DataFrame, Arrow table or mapping of columns
+            The log.
+        task : str, optional
+            Column of task ids. A worker's rows of one task form one ranking.
+        item : str, optional
+            Column of item ids.
+        rank : str, optional
+            Column of ranks; the smallest is the best.
+        worker : str, optional
+            Column of worker ids. By default a column with a well-known name, if there is one.
+        weight : str, optional
+            Column of weights, constant within a ranking.
+
+        Returns
+        -------
+        Rankings
+            The table.
 
         Examples
         --------
@@ -88,28 +95,33 @@ class Rankings(ItemRecords):
         >>> mh.Rankings.from_frame(log).lists()
         [['b', 'a', 'c']]
         """
-        given = {"task": task, "item": item, "rank": rank}
-        return cls._of_frame(frame, given, {"worker": worker, "weight": weight})
+        columns = {"task": task, "item": item, "rank": rank}
+        return cls._of_frame(frame, columns, {"worker": worker, "weight": weight})
 
     @classmethod
     def from_lists(cls, lists: Iterable[Sequence[Any]], workers: Any = None, weights: Any = None) -> Self:
-        """Build a table from lists of items, the best first, with the worker and the weight of each.
+        """Build a table from lists of items, best first.
 
         Parameters
         ----------
-        lists
+        lists : iterable of lists of item ids
             The rankings.
-        workers
-            Who made each; one worker made all by default.
-        weights
-            How often each counts.
+        workers : column of worker ids, optional
+            Worker of each ranking; a single worker by default.
+        weights : column of numbers, optional
+            Weight of each ranking.
+
+        Returns
+        -------
+        Rankings
+            The table.
         """
         rankings = [list(one) for one in lists]
         if not rankings:
             raise ValueError("there are no rankings: the table needs at least one")
         lengths = np.array([len(one) for one in rankings])
         if not lengths.all():
-            raise ValueError(f"ranking {int(np.argmin(lengths))} holds no item")
+            raise ValueError(f"ranking {int(np.argmin(lengths))} is empty: remove it")
         items = Column([item for one in rankings for item in one], "items")
         by = None if workers is None else Column(workers, "workers")
         sizes = {"rankings": len(rankings)} | ({} if by is None else {"workers": len(by)})
@@ -119,15 +131,15 @@ class Rankings(ItemRecords):
         item_codes, item_names = items.encode()
         worker_codes, worker_names = encode_workers(by, len(rankings))
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.uint32)
-        _refuse_twice(np.repeat(np.arange(len(rankings)), lengths), item_codes, item_names)
+        _check_unique_items(np.repeat(np.arange(len(rankings)), lengths), item_codes, item_names)
         table = _core.Rankings(offsets, item_codes, worker_codes, counts, len(item_names), len(worker_names))
         return cls(table, item_names, worker_names)
 
     @classmethod
     def from_codes(cls, lists: Codes, workers: Codes, *, n_items: int, n_workers: int) -> Self:
-        """Build a table from rankings of equal length that are codes already: whole numbers from 0, also the names.
+        """Build a table from rankings of equal length given as codes, which also serve as names.
 
-        Lists are (n_rankings, length), the best item first.
+        `lists` has shape (n_rankings, length), best item first.
         """
         n, length = lists.shape
         offsets = np.arange(0, n * length + 1, length).astype(np.uint32)
@@ -137,17 +149,19 @@ class Rankings(ItemRecords):
     @classmethod
     def _of_columns(cls, columns: Columns) -> Self:
         ids = columns.ids
-        ranks, called = columns.others["rank"][0]
-        places = checks.checked_values(ranks, called)
+        ranks, rank_column = columns.others["rank"][0]
+        places = checks.checked_values(ranks, rank_column)
         checks.check_sizes(
             {**{role: len(one) for role, one in ids.items()}, "ranks": len(places)}, "(task, item, rank)"
         )
-        checks.refuse_missing_ids(*ids.values(), needs="a task and an item, and a worker where there is such a column")
+        checks.refuse_missing_ids(*ids.values(), needs="a task, an item and, if there is such a column, a worker")
         if np.isnan(places).any():
             row = int(np.argmax(np.isnan(places)))
-            raise ValueError(f"{called} is missing at row {row}; every item of a ranking needs a place: drop that row")
-        given = columns.only("weight")
-        weights = None if given is None else checked_count(*given, len(places))
+            raise ValueError(
+                f"{rank_column} is missing at row {row}; every item of a ranking needs a rank: drop that row"
+            )
+        weight_column = columns.only("weight")
+        weights = None if weight_column is None else checked_count(*weight_column, len(places))
         (tasks, _), (items, item_names) = ids["task"].encode(), ids["item"].encode()
         workers, worker_names = encode_workers(ids.get("worker"), len(places))
         order = np.lexsort((places, workers, tasks))
@@ -159,15 +173,15 @@ class Rankings(ItemRecords):
         if tied.any():
             row = int(order[np.argmax(tied)])
             raise ValueError(
-                f"{called} gives two items of one ranking the place {places[row]:g} (row {row}); rankings hold no "
-                "ties: compare the items in pairs (Comparisons), where ties are an outcome"
+                f"{rank_column} contains the rank {places[row]:g} twice in one ranking (row {row}); rankings must not "
+                "have ties: convert them to pairwise comparisons (Comparisons), which allow ties"
             )
         counts = None
         if weights is not None:
             counts = weights[order][starts]
             if (np.repeat(counts, np.diff(np.r_[starts, len(order)])) != weights[order]).any():
-                raise ValueError("the rows of one ranking have different weights; a ranking counts as a whole")
-        _refuse_twice(np.cumsum(~same) - 1, items[order], item_names)
+                raise ValueError("the rows of a ranking have different weights; use one weight per ranking")
+        _check_unique_items(np.cumsum(~same) - 1, items[order], item_names)
         table = _core.Rankings(
             np.r_[starts, len(order)].astype(np.uint32),
             items[order],
@@ -182,20 +196,20 @@ class Rankings(ItemRecords):
 
     @property
     def table(self) -> _core.Rankings:
-        """The compiled table of codes: frozen, and what kernels take."""
+        """Compiled table of codes (read-only), as passed to the kernels."""
         return self._table
 
     @property
     def components(self) -> npt.NDArray[np.int64]:
-        """The group of each item, (n_items,): no rankings link items of two groups, however indirectly."""
+        """Connected component of each item, shape (n_items,); no rankings connect different components."""
         return self._table.components().astype(np.int64)
 
     def codes(self) -> tuple[Codes, Codes, Codes]:
-        """Where each ranking begins and the last ends, their items, and the worker of each: fresh arrays."""
+        """Return the offsets of the rankings, their item codes and worker codes, as new arrays."""
         return self._table.columns()
 
     def lists(self) -> list[list[Any]]:
-        """Return the rankings as lists of names."""
+        """Return the rankings as lists of item ids."""
         offsets, items, _ = self.codes()
         names = self._items.values[items].tolist()
         return [names[start:end] for start, end in itertools.pairwise(offsets)]
@@ -221,7 +235,7 @@ class Rankings(ItemRecords):
         yield Fact("longest", longest)
 
     def to_frame(self) -> pa.Table:
-        """Return a row for each item of each ranking, as an Arrow table: task (a number), worker, item, rank, …."""
+        """Return one row per item and ranking as an Arrow table: task (a number), worker, item, rank, …."""
         offsets, items, workers = self.codes()
         lengths: npt.NDArray[Any] = np.diff(offsets.astype(np.int64))
         lists = np.repeat(np.arange(len(lengths)), lengths)
@@ -234,10 +248,10 @@ class Rankings(ItemRecords):
         return arrow.table(columns if self.weights is None else columns | {"weight": self.weights[lists]})
 
     def to_comparisons(self) -> Comparisons:
-        """Return the comparisons that the rankings contain: each item was found better than all that follow it.
+        """Return the comparisons implied by the rankings: each item beats all items ranked below it.
 
-        A ranking of k items makes k (k - 1) / 2 comparisons, which are not independent of each other: intervals by
-        worker allow for that, those by comparison do not.
+        A ranking of k items yields k (k - 1) / 2 dependent comparisons. Intervals clustered by worker account for the
+        dependence; intervals by comparison do not.
         """
         offsets, items, workers = self.codes()
         left, right, lists = [], [], []
@@ -248,7 +262,7 @@ class Rankings(ItemRecords):
             lists.append(np.full(len(better), place))
         which = np.concatenate(lists)
         if not len(which):
-            raise ValueError("rankings of one item each contain no comparison")
+            raise ValueError("rankings of a single item contain no comparisons")
         weights = None if self.weights is None else self.weights[which]
         sides = (np.concatenate(left), np.concatenate(right), np.zeros(len(which), np.uint8))
         sizes = (self.n_items, self.n_workers, 0)
@@ -258,22 +272,22 @@ class Rankings(ItemRecords):
     # ----------------------------------------------------------------------------------------------- subsets
 
     def select(self, *, workers: Iterable[Any] | None = None) -> Self:
-        """Return the rankings by some workers; items that are left in none are dropped. O(entries).
+        """Return the rankings by some workers; items without rankings are dropped. O(entries).
 
         Parameters
         ----------
-        workers
-            Names to keep, or a boolean mask aligned with :attr:`workers`.
+        workers : iterable of worker ids or boolean mask
+            Workers to keep. A mask is aligned with :attr:`workers`.
         """
         keep = checks.mask_of(self._workers, workers, "worker")[self.codes()[2]]
         if not keep.any():
-            raise ValueError("no ranking is left")
-        kept = self._table.keep(keep)
-        offsets, items, by = kept.columns()
+            raise ValueError("no ranking is left: check the names in workers")
+        kept_table = self._table.keep(keep)
+        offsets, items, by = kept_table.columns()
         item_codes, item_names = compacted(items, self._items)
         worker_codes, worker_names = compacted(by, self._workers)
         sizes = (len(item_names), len(worker_names))
-        table = _core.Rankings(offsets, item_codes, worker_codes, kept.weights(), *sizes)
+        table = _core.Rankings(offsets, item_codes, worker_codes, kept_table.weights(), *sizes)
         return type(self)(table, item_names, worker_names)
 
     # ------------------------------------------------------------------------------------------- persistence
@@ -293,13 +307,13 @@ class Rankings(ItemRecords):
         return cls(table, items, workers)
 
 
-def _refuse_twice(lists: npt.NDArray[Any], items: Codes, names: Names) -> None:
-    """Refuse an item that is ranked twice in one list."""
+def _check_unique_items(lists: npt.NDArray[Any], items: Codes, names: Names) -> None:
+    """Raise if an item occurs twice in a ranking."""
     order = np.lexsort((items, lists))
-    twice = (np.diff(lists[order]) == 0) & (np.diff(items[order].astype(np.int64)) == 0)
-    if twice.any():
-        at = order[int(np.argmax(twice))]
+    duplicate = (np.diff(lists[order]) == 0) & (np.diff(items[order].astype(np.int64)) == 0)
+    if duplicate.any():
+        at = order[int(np.argmax(duplicate))]
         raise ValueError(
-            f"item {names.values[[items[at]]].tolist()[0]!r} is ranked twice in one ranking (the {lists[at] + 1:,}.); "
-            "drop one, or name the tasks apart"
+            f"item {names.values[[items[at]]].tolist()[0]!r} is ranked twice in ranking {lists[at] + 1:,}; "
+            "drop one of the rows, or give the rankings different task ids"
         )

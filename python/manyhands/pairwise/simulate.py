@@ -1,4 +1,4 @@
-"""Simulated comparisons: a log whose scores and workers are known."""
+"""Simulation of comparisons with known scores and workers."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PairwiseSimulation(Simulation):
-    """Simulated comparisons and everything that is hidden behind real ones.
+    """Simulated comparisons and their true parameters.
 
     Attributes
     ----------
     log : Comparisons
         The answers of the simulated workers.
     truth : ndarray of shape (n_items,)
-        The score of each item, aligned with ``log.items``; they average 0.
+        True score of each item, aligned with ``log.items``; scores average 0.
     slopes : ndarray of shape (n_workers,)
-        How clearly each worker sees differences of scores: 0 for guesses, below 0 for the opposite.
+        Slope of each worker: 1 is average, 0 is guessing, below 0 is reversed.
     biases : ndarray of shape (n_workers,)
-        How far each worker favours the left.
+        Left bias of each worker.
     ties : float
-        Davidson's ν: how probable a tie is beside the geometric mean of the two wins.
+        Davidson's ν: probability of a tie relative to the geometric mean of the two win probabilities.
     seed : int
-        What all draws followed from.
+        Random seed.
     """
 
     log: Comparisons
@@ -54,27 +54,27 @@ def simulate(
     left_bias: float | npt.ArrayLike = 0.0,
     seed: int = 0,
 ) -> PairwiseSimulation:
-    """Draw comparisons of random pairs by random workers: Davidson's model, with a slope and a bias for each worker.
+    """Simulate comparisons of random pairs by random workers under Davidson's model.
 
     Parameters
     ----------
-    items
-        Scores of items, or how many there are: their scores are then drawn from the standard normal distribution.
-    workers
-        Slopes of workers, or how many there are, all of slope 1.
-    n_comparisons
-        How many comparisons.
-    ties
-        Davidson's ν; 0 for no ties, 1 for as many ties as wins between equals.
-    left_bias
-        By how much the item on the left seems ahead, to all or to each worker.
-    seed
-        What all draws follow from.
+    items : int or array-like, default 20
+        Item scores, or number of items with scores from the standard normal distribution.
+    workers : int or array-like, default 20
+        Worker slopes, or number of workers with slope 1.
+    n_comparisons : int, default 1000
+        Number of comparisons.
+    ties : float, default 0.0
+        Davidson's ν: 0 for no ties; 1 makes ties as frequent as each win between equal items.
+    left_bias : float or array-like of shape (n_workers,), default 0.0
+        Advantage of the left item, for all workers or for each worker.
+    seed : int, default 0
+        Random seed.
 
     Returns
     -------
     PairwiseSimulation
-        The comparisons and the truth behind them.
+        The comparisons and the true parameters.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def simulate(
     slopes = numbers_of("workers", workers, np.ones, least=1)
     biases = np.array(np.broadcast_to(np.asarray(left_bias, np.float64), slopes.shape))
     if not np.isfinite(biases).all():
-        raise ValueError("left_bias must be finite, one number or one a worker")
+        raise ValueError("left_bias must be finite: one number, or one per worker")
     left = rng.integers(0, len(scores), n_comparisons)
     right = (left + rng.integers(1, len(scores), n_comparisons)) % len(scores)
     by = rng.integers(0, len(slopes), n_comparisons)
@@ -111,12 +111,12 @@ def simulate(
     return PairwiseSimulation(log=games, truth=scores, slopes=slopes, biases=biases, ties=float(ties), seed=int(seed))
 
 
-def numbers_of(name: str, given: Any, draw: Any, *, least: int) -> Floats:
-    """Numbers as given, or as many as asked for."""
-    if np.ndim(given) == 0:
-        check_number(name, given, least=least, whole=True)
-        return np.asarray(draw(int(given)), np.float64)
-    values = np.array(given, np.float64)
+def numbers_of(name: str, values_or_count: Any, draw: Any, *, least: int) -> Floats:
+    """Return the numbers passed, or draw that many."""
+    if np.ndim(values_or_count) == 0:
+        check_number(name, values_or_count, least=least, whole=True)
+        return np.asarray(draw(int(values_or_count)), np.float64)
+    values = np.array(values_or_count, np.float64)
     if values.ndim != 1 or len(values) < least or not np.isfinite(values).all():
-        raise ValueError(f"{name} must be {counted(least, 'finite number')} or more in a list, or how many there are")
+        raise ValueError(f"{name} must be a count, or a list of at least {counted(least, 'finite number')}")
     return values

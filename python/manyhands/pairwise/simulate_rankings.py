@@ -1,4 +1,4 @@
-"""Simulated rankings: a log whose scores and workers are known."""
+"""Simulation of rankings with known scores and workers."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from manyhands._base.simulation import Simulation
 from manyhands.pairwise.rankings_table import Rankings
 from manyhands.pairwise.simulate import Floats, numbers_of
 
-#: Items that a ranking has where nothing else is said, if there are so many.
+#: Default length of a ranking.
 _LENGTH = 5
-#: Random numbers that are drawn at once.
+#: Random numbers drawn per batch.
 _AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class RankingsSimulation(Simulation):
-    """Simulated rankings and everything that is hidden behind real ones.
+    """Simulated rankings and their true parameters.
 
     Attributes
     ----------
     log : Rankings
         The answers of the simulated workers.
     truth : ndarray of shape (n_items,)
-        The score of each item, aligned with ``log.items``; they average 0.
+        True score of each item, aligned with ``log.items``; scores average 0.
     slopes : ndarray of shape (n_workers,)
-        How clearly each worker sees differences of scores: 0 for guesses, below 0 for the opposite.
+        Slope of each worker: 1 is average, 0 is guessing, below 0 is reversed.
     seed : int
-        What all draws followed from.
+        Random seed.
     """
 
     log: Rankings
@@ -51,27 +51,27 @@ def simulate(
     length: int | None = None,
     seed: int = 0,
 ) -> RankingsSimulation:
-    """Draw rankings of random items by random workers: Plackett and Luce's model, with a slope for each worker.
+    """Simulate rankings of random items by random workers under the Plackett–Luce model.
 
     Time O(rankings · items), memory O(rankings · length).
 
     Parameters
     ----------
-    items
-        Scores of items, or how many there are: their scores are then drawn from the standard normal distribution.
-    workers
-        Slopes of workers, or how many there are, all of slope 1.
-    n_rankings
-        How many rankings.
-    length
-        Items of a ranking, all different; five, or all if there are fewer, by default.
-    seed
-        What all draws follow from.
+    items : int or array-like, default 20
+        Item scores, or number of items with scores from the standard normal distribution.
+    workers : int or array-like, default 20
+        Worker slopes, or number of workers with slope 1.
+    n_rankings : int, default 200
+        Number of rankings.
+    length : int, optional
+        Items per ranking, all different; by default five, or all items if there are fewer.
+    seed : int, default 0
+        Random seed.
 
     Returns
     -------
     RankingsSimulation
-        The rankings and the truth behind them.
+        The rankings and the true parameters.
 
     Examples
     --------
@@ -94,8 +94,8 @@ def simulate(
     for first in range(0, n_rankings, step):
         rows = slice(first, min(first + step, n_rankings))
         shown = rng.random((rows.stop - first, n)).argsort(axis=1)[:, :size]
-        # The order of scores with Gumbel noise is that of choices one after the other.
-        worth = slopes[by[rows], None] * scores[shown] + rng.gumbel(size=shown.shape)
-        lists[rows] = np.take_along_axis(shown, (-worth).argsort(axis=1), axis=1)
+        # Sorting scores with Gumbel noise samples from the Plackett–Luce model.
+        utility = slopes[by[rows], None] * scores[shown] + rng.gumbel(size=shown.shape)
+        lists[rows] = np.take_along_axis(shown, (-utility).argsort(axis=1), axis=1)
     rankings = Rankings.from_codes(lists, by.astype(np.uint32), n_items=n, n_workers=len(slopes))
     return RankingsSimulation(log=rankings, truth=scores, slopes=slopes, seed=int(seed))

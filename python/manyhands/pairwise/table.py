@@ -1,4 +1,4 @@
-"""The table of comparisons: which of two items a worker found better."""
+"""Table of pairwise comparisons: two items and the winner, by worker."""
 
 from __future__ import annotations
 
@@ -25,37 +25,38 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 T = TypeVar("T", bound="Comparisons")
-#: Left and right items, outcomes, workers and contexts as codes; names of items, workers and contexts.
+#: Left and right items, outcomes, workers and contexts as codes; item, worker and context names.
 _Codes = tuple[Codes, Codes, npt.NDArray[np.uint8], Codes, Codes | None]
 _Names = tuple[Names, Names, Names | None]
 
 LEFT, RIGHT, TIE = 0, 1, 2
-#: What a winner may be called that is not an item, as logs of arenas and judges have it.
+#: Words for a winner other than an item id, as used by arena and judge logs.
 WORDS = {
     **dict.fromkeys(("left", "a", "first"), LEFT),
     **dict.fromkeys(("right", "b", "second"), RIGHT),
     **dict.fromkeys(("tie", "draw", "tie (bothbad)", "both_bad", "equal"), TIE),
 }
-#: A side that is called by what stands there: model_a, output_2, [[B]].
+#: Words for a side with a prefix: model_a, output_2, [[B]].
 _SIDE = re.compile(
     r"\[\[([ab])\]\]|(?:model|output|response|assistant|answer|option|candidate|item|system)[ _-]?([ab12])"
 )
-#: Numbers of sides, and what lies between them.
+#: Numeric codes of the sides and of ties.
 _NUMBERS = {1.0: LEFT, 2.0: RIGHT, 1.5: TIE}
-#: What the caller can map winners to.
+#: Values allowed in `winners`.
 _OUTCOMES = {"left": LEFT, "right": RIGHT, "tie": TIE}
 
 
 class Comparisons(ItemRecords):
     """An immutable, sparse table of comparisons: two items side by side, and which of them a worker found better.
 
-    Made by one of the constructors below or by :func:`manyhands.read` with ``kind="pairwise"``. The winner is one
-    of the two items, or ``"tie"`` (also ``"draw"``, ``"tie (bothbad)"``, ``"both_bad"``), or a side: ``"left"``,
-    ``"a"`` and ``"model_a"``, ``"right"``, ``"b"`` and ``"model_b"``, or 1 and 2 with 1.5 for a tie; `winners` maps
-    others. A word that is the name of an item means the item. Contradictions are
-    no error: comparisons are noisy. An item compared with itself, and a winner that is neither side, are refused.
+    Build it with :meth:`from_frame` or :meth:`from_arrays`, or read a file with :func:`manyhands.read` and
+    ``kind="pairwise"``. The winner is the id of one of the two items; or ``"tie"`` (also ``"draw"``, ``"tie
+    (bothbad)"``, ``"both_bad"``); or a side: ``"left"``, ``"a"`` and ``"model_a"``, ``"right"``, ``"b"`` and
+    ``"model_b"``, or 1 and 2 with 1.5 for a tie. Use `winners` for other codes. A word that is also an item id means
+    the item. Contradictory comparisons are allowed; comparisons of an item with itself, and winners that are neither
+    side, raise.
 
-    Memory: 13 bytes a comparison, 4 more with contexts and 8 more with weights, besides the names.
+    Memory: 13 bytes per comparison, 4 more with contexts and 8 more with weights, plus names.
 
     Examples
     --------
@@ -102,22 +103,27 @@ class Comparisons(ItemRecords):
 
         Parameters
         ----------
-        frame
-            The log, one row a comparison. Anything with the Arrow PyCapsule interface will do.
-        left, right, winner
-            Column names (well known are ``left``, ``right``, ``model_a``, ``model_b``, ``winner``, ``label``, …).
-        worker
-            The column of who compared. One with a well-known name is taken where there is one; without any, all
-            comparisons are one worker's.
-        context
-            The column of what was compared in, such as the language of a question; see :meth:`select`.
-        weight
-            The column of how often each comparison counts.
-        missing
-            ``"drop"`` rows without a winner, with a warning, or ``"error"``.
-        winners
-            What values in the column of winners stand for, ``"left"``, ``"right"`` or ``"tie"``, where they are not
-            items or words that are known: ``{0: "left", 1: "right", -1: "tie"}``.
+        frame : DataFrame, Arrow table or mapping of columns
+            The log, one row per comparison. Any object with the Arrow PyCapsule interface works.
+        left, right, winner : str, optional
+            Column names. Defaults are well-known names such as ``left``, ``right``, ``model_a``, ``model_b``,
+            ``winner`` and ``label``.
+        worker : str, optional
+            Column of worker ids. By default a column with a well-known name, if there is one; otherwise all comparisons
+            belong to a single worker.
+        context : str, optional
+            Column of contexts, such as the language of a question; see :meth:`select`.
+        weight : str, optional
+            Column of weights.
+        missing : {"drop", "error"}, default "drop"
+            Drop rows without a winner with a warning, or raise.
+        winners : mapping of value to {"left", "right", "tie"}, optional
+            Meaning of other values in the winner column: ``{0: "left", 1: "right", -1: "tie"}``.
+
+        Returns
+        -------
+        Comparisons
+            The table.
 
         Examples
         --------
@@ -126,9 +132,9 @@ class Comparisons(ItemRecords):
         >>> mh.Comparisons.from_frame(log)
         <Comparisons: 2 comparisons of 3 items by 2 workers, 1 tie>
         """
-        given = {"left": left, "right": right, "winner": winner}
+        columns = {"left": left, "right": right, "winner": winner}
         options = {"worker": worker, "context": context, "weight": weight}
-        return cls._of_frame(frame, given, options, missing=missing, winners=winners)
+        return cls._of_frame(frame, columns, options, missing=missing, winners=winners)
 
     @classmethod
     def from_arrays(
@@ -145,7 +151,7 @@ class Comparisons(ItemRecords):
     ) -> Self:
         """Build a table from columns of equal length: lists, arrays, Series or Arrow arrays.
 
-        Other parameters are those of :meth:`from_frame`.
+        For the parameters, see :meth:`from_frame`.
         """
         columns = {"left": left, "right": right, "winner": winner, "workers": workers, "contexts": contexts}
         return cls._of_arrays({"missing": missing, "winners": winners}, **columns, weights=weights)
@@ -154,10 +160,10 @@ class Comparisons(ItemRecords):
     def _of_columns(
         cls, columns: Columns, *, missing: Missing = "drop", winners: Mapping[Any, str] | None = None
     ) -> Self:
-        return _made(cls, *cls._coded(columns, missing, winners))
+        return _from_codes(cls, *cls._encode(columns, missing, winners))
 
     @classmethod
-    def _coded(
+    def _encode(
         cls, columns: Columns, missing: Missing, winners: Mapping[Any, str] | None = None
     ) -> tuple[_Codes, npt.NDArray[np.float64] | None, _Names]:
         """The columns as codes, in the order of the log, weights, and names of items, workers and contexts."""
@@ -172,24 +178,24 @@ class Comparisons(ItemRecords):
 
     @classmethod
     def _with_places(cls, frame: Any, named: Mapping[str, str | None]) -> tuple[Self, npt.NDArray[np.int64]]:
-        """A table of the comparisons in a frame, each with a winner, and where in the table each of its rows is."""
-        given = {role: named.get(role) for role in cls.spec.required}
+        """Build a table from a frame in which each row has a winner; also return the table row of each frame row."""
+        columns = {role: named.get(role) for role in cls.spec.required}
         options = {role: named.get(role) for role in cls.spec.optional}
-        codes, weights, names = cls._coded(cls._columns_in(frame, given, options), "error")
+        codes, weights, names = cls._encode(cls._columns_in(frame, columns, options), "error")
         left, right, outcomes, workers, contexts = codes
-        # The order of the table; rows that are alike in all of it are alike in all that is said of them.
+        # Sort order of the table. Rows with equal keys are interchangeable.
         keys = [key for key in (weights, contexts, outcomes, right, left, workers) if key is not None]
         places = np.empty(len(left), np.int64)
         places[np.lexsort(keys)] = np.arange(len(left))
-        return _made(cls, codes, weights, names), places
+        return _from_codes(cls, codes, weights, names), places
 
     @classmethod
     def from_codes(
         cls, left: Codes, right: Codes, outcomes: npt.NDArray[np.uint8], workers: Codes, *, n_items: int, n_workers: int
     ) -> Self:
-        """Build a table from columns that are codes already: whole numbers from 0, which are also the names.
+        """Build a table from columns of codes, which also serve as names.
 
-        Outcomes are 0 where the left item won, 1 where the right one did, and 2 for a tie.
+        Outcomes are 0 if the left item won, 1 if the right item won, and 2 for a tie.
         """
         table = _core.Comparisons(left, right, outcomes, workers, None, None, n_items, n_workers, 0)
         return cls(table, Names(np.arange(n_items)), Names(np.arange(n_workers)))
@@ -198,21 +204,21 @@ class Comparisons(ItemRecords):
 
     @property
     def table(self) -> _core.Comparisons:
-        """The compiled table of codes: frozen, and what kernels take."""
+        """Compiled table of codes (read-only), as passed to the kernels."""
         return self._table
 
     @property
     def contexts(self) -> npt.NDArray[Any] | None:
-        """Names of the contexts, in code order; None where comparisons have none."""
+        """Context names, in code order; None without contexts."""
         return None if self._contexts is None else self._contexts.values
 
     @property
     def components(self) -> npt.NDArray[np.int64]:
-        """The group of each item, (n_items,): items of two groups are linked by no comparisons, however indirectly."""
+        """Connected component of each item, shape (n_items,); no comparisons connect different components."""
         return self._table.components().astype(np.int64)
 
     def codes(self) -> tuple[Codes, Codes, npt.NDArray[np.uint8], Codes, Codes | None]:
-        """Left and right item, outcome (0 left, 1 right, 2 tie), worker and context of all rows: fresh arrays."""
+        """Return left item, right item, outcome (0 left, 1 right, 2 tie), worker and context codes, as new arrays."""
         return self._table.columns()
 
     def __repr__(self) -> str:
@@ -248,9 +254,9 @@ class Comparisons(ItemRecords):
         yield Fact("median_per_item", median)
 
     def to_frame(self) -> pa.Table:
-        """Return the comparisons as an Arrow table: left, right, winner (an item, or null for a tie), worker, ….
+        """Return the comparisons as an Arrow table: left, right, winner, worker, ….
 
-        Ties are ``"tie"`` where items are text and none is called so, and null elsewhere.
+        The winner is an item id. Ties are ``"tie"`` if item ids are strings and none is called so, and null otherwise.
         """
         left, right, outcomes, workers, contexts = self.codes()
         items = self._items.arrow()
@@ -272,12 +278,17 @@ class Comparisons(ItemRecords):
     ) -> Self:
         """Return the comparisons between some items, by some workers, in some contexts.
 
-        Items, workers and contexts without a comparison left are dropped. O(comparisons).
+        Items, workers and contexts without comparisons are dropped. O(comparisons).
 
         Parameters
         ----------
-        items, workers, contexts
-            Names to keep, or a boolean mask aligned with :attr:`items`, :attr:`workers` or :attr:`contexts`.
+        items, workers, contexts : iterable of names or boolean mask, optional
+            Names to keep; all by default. A mask is aligned with :attr:`items`, :attr:`workers` or :attr:`contexts`.
+
+        Returns
+        -------
+        Comparisons
+            The selected comparisons.
 
         Examples
         --------
@@ -287,20 +298,20 @@ class Comparisons(ItemRecords):
         ['b', 'c']
         """
         left, right, _, by, where = self.codes()
-        kept = checks.mask_of(self._items, items, "item")
-        keep = kept[left] & kept[right] & checks.mask_of(self._workers, workers, "worker")[by]
+        keep_item = checks.mask_of(self._items, items, "item")
+        keep = keep_item[left] & keep_item[right] & checks.mask_of(self._workers, workers, "worker")[by]
         if contexts is not None:
             if self._contexts is None or where is None:
                 raise ValueError(
-                    f"these comparisons have no contexts; name their column with {argument('context')} when read"
+                    f"these comparisons have no contexts: pass the column as {argument('context')} when reading them"
                 )
             keep &= checks.mask_of(self._contexts, contexts, "context")[where]
         return self.rows(keep)
 
     def rows(self, keep: npt.NDArray[np.bool_]) -> Self:
-        """Return the comparisons that are marked, in the order of :meth:`to_frame`; see :meth:`select`."""
+        """Return the rows where the mask is True, in the order of :meth:`to_frame`; see :meth:`select`."""
         if not np.any(keep):
-            raise ValueError("no comparison is left")
+            raise ValueError("no comparison is left: check the names passed")
         left, right, outcomes, workers, contexts = self._table.keep(np.ascontiguousarray(keep, np.bool_)).columns()
         ends, items = compacted(np.concatenate([left, right]), self._items)
         workers, worker_names = compacted(workers, self._workers)
@@ -339,8 +350,8 @@ class Comparisons(ItemRecords):
         return cls(table, items, workers, contexts)
 
 
-def _made(cls: type[T], codes: _Codes, weights: npt.NDArray[np.float64] | None, names: _Names) -> T:
-    """A table of codes."""
+def _from_codes(cls: type[T], codes: _Codes, weights: npt.NDArray[np.float64] | None, names: _Names) -> T:
+    """Build a table from codes."""
     items, workers, contexts = names
     sizes = (len(items), len(workers), 0 if contexts is None else len(contexts))
     return cls(_core.Comparisons(*codes, weights, *sizes), items, workers, contexts)
@@ -349,47 +360,46 @@ def _made(cls: type[T], codes: _Codes, weights: npt.NDArray[np.float64] | None, 
 def _outcomes(
     winner: Column, left: Codes, right: Codes, items: Names, winners: Mapping[Any, str] | None
 ) -> npt.NDArray[np.uint8]:
-    """Which side won each row: what the caller maps it to, the item that is named, or what a word stands for."""
-    mapped = {str(name): side for name, side in (winners or {}).items()}
-    for name, side in mapped.items():
+    """Return the outcome of each row, from `winners`, an item id, or a word for a side."""
+    side_of = {str(name): side for name, side in (winners or {}).items()}
+    for name, side in side_of.items():
         check_choice(f"winners[{name!r}]", side, tuple(_OUTCOMES))
     codes, names = winner.encode()
-    found = items.match(names)
+    item_codes = items.match(names)
     words = np.full(len(names), -1)
     values = names.values.tolist()
     for place, name in enumerate(values):
-        if str(name) in mapped:
-            found[place], words[place] = -1, _OUTCOMES[mapped[str(name)]]
-        elif found[place] < 0 and isinstance(name, str):
-            found[place] = items.find([int(name)])[0] if _is_integer(name) else -1
-            words[place] = -1 if found[place] >= 0 else _word(name)
-    unknown = (found < 0) & (words < 0)
+        if str(name) in side_of:
+            item_codes[place], words[place] = -1, _OUTCOMES[side_of[str(name)]]
+        elif item_codes[place] < 0 and isinstance(name, str):
+            item_codes[place] = items.find([int(name)])[0] if _is_integer(name) else -1
+            words[place] = -1 if item_codes[place] >= 0 else _word(name)
+    unknown = (item_codes < 0) & (words < 0)
     numbers = [_number(values[place]) for place in np.flatnonzero(unknown)]
     if 2.0 in numbers and set(numbers) <= set(_NUMBERS):
         words[unknown] = [_NUMBERS[number] for number in numbers if number is not None]
     elif unknown.any():
         raise ValueError(
-            f"{winner.what} names {listed(names.values[unknown].tolist())}, which is not an item on either side and "
-            f"none of {', '.join(WORDS)}; say with {argument('winners')} whether they stand for left, right or "
-            "tie, or drop those "
-            "rows"
+            f"{winner.what} contains {listed(names.values[unknown].tolist())}, which is neither an item on either side "
+            f"nor one of {', '.join(WORDS)}; map these values to left, right or tie with {argument('winners')}, or "
+            "drop these rows"
         )
-    item = found[codes]
+    item = item_codes[codes]
     outcomes = np.where(item == left, LEFT, np.where(item == right, RIGHT, words[codes]))
     neither = outcomes < 0
     if neither.any():
         row = int(np.argmax(neither))
         names_at = [items.values[[code]].tolist()[0] for code in (int(item[row]), left[row], right[row])]
-        word = " (an item's name is taken for the item)" if _word(str(names_at[0])) >= 0 else ""
+        word = " (a word that is also an item id means the item)" if _word(str(names_at[0])) >= 0 else ""
         raise ValueError(
-            f"{winner.what} names {names_at[0]!r} at row {row}, where {names_at[1]!r} was compared with {names_at[2]!r}"
-            f"{word}; {int(neither.sum()):,} such rows: mend or drop them"
+            f"{winner.what} is {names_at[0]!r} at row {row}, where {names_at[1]!r} was compared with {names_at[2]!r}"
+            f"{word}; {int(neither.sum()):,} such rows: correct or drop them"
         )
     return outcomes.astype(np.uint8)
 
 
 def _word(name: str) -> int:
-    """Return the outcome that a word stands for; -1 for none."""
+    """Return the outcome that a word stands for, or -1."""
     text = name.strip().casefold()
     side = _SIDE.fullmatch(text)
     if side is not None:
@@ -409,7 +419,7 @@ def _is_integer(text: str) -> bool:
 
 
 def _winners(items: pa.Array, better: npt.NDArray[Any], tied: npt.NDArray[np.bool_]) -> pa.Array:
-    """Winners by name, with ``"tie"`` or null for ties."""
+    """Return winners by name, with ``"tie"`` or null for ties."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

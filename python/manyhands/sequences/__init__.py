@@ -1,4 +1,4 @@
-"""Methods for sequences: a tag for each token, spans with probabilities, workers who differ; and linked tasks."""
+"""Aggregators for sequence labeling (token tags and spans) and for classes of linked tasks."""
 
 from manyhands.sequences.crowd import BSC, HMMCrowd, TokenDawidSkene
 from manyhands.sequences.linked import LinkedDawidSkene

@@ -1,4 +1,4 @@
-"""What all aggregators of sequences share: a tag for each token, segments, how workers compare with them, files."""
+"""Base class of sequence aggregators: tags per token, spans, worker scores and exports."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Segments:
-    """Spans that were found, in a line of the tokens of all sequences, or runs of a class where there are no spans.
+    """Aggregated spans, or runs of one class if the tags have no spans.
 
-    ``starts`` and ``ends`` are tokens, the latter the first behind. Probabilities are those of exactly this span, that
-    one of its type begins where it does, and that one of its type ends where it does.
+    ``starts`` and ``ends`` index tokens of all sequences laid end to end; ``ends`` is exclusive. ``probability`` is the
+    probability of exactly this span, ``start_probability`` that a span of its type starts at the same token, and
+    ``end_probability`` that a span of its type ends at the same token.
     """
 
     starts: Ints = field(metadata=codes("s", "t"))
@@ -40,45 +41,45 @@ class Segments:
     end_probability: Array = field(metadata=probabilities("s"))
 
     def check(self, sizes: Mapping[str, int]) -> None:
-        """Raise where spans end before they begin, or behind the last token."""
+        """Raise if a span ends before it starts or after the last token."""
         if (self.starts >= self.ends).any() or (self.ends > sizes["t"]).any():
             raise ValueError("its segments are not runs of its tokens")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SequenceFit(Fit):
-    """What an aggregator learns from a table of sequences."""
+    """Parameters that an aggregator estimates from a table of sequences."""
 
-    #: Probability of each tag for each token, (n_tokens, n_tags).
+    #: Probability of each tag for each token, shape (n_tokens, n_tags).
     posterior: Array = field(metadata=probabilities("tk"))
-    #: For each worker the number of spans marked, of those found where the worker read, and of those that are both.
+    #: Per worker: spans marked, aggregated spans in the sequences that the worker read, spans in both; (n_workers, 3).
     spans: Ints = field(metadata=codes("m3"))
-    #: The tag that was chosen for each token; each may follow the one before.
+    #: Most likely sequence of tags, one code per token; every transition is legal.
     codes: Tokens = field(metadata=codes("t", "k", dtypes=(np.uint16,)))
     segments: Segments = field(metadata=part(Segments))
 
     @property
     def confidence(self) -> Array:
-        """Probability of the tag of each token, (n_tokens,)."""
+        """Probability of the chosen tag of each token, shape (n_tokens,)."""
         return self.posterior[np.arange(len(self.codes)), self.codes]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SequenceFitted(TaskFitted[SequenceFit]):
-    """A fit of sequences, where their tokens are, and what can be said of them."""
+    """Fitted state of a sequence aggregator: estimates, token positions and tag names."""
 
     grid: Grid = field(metadata=part(Grid))
     tags: Tags = field(metadata=part(Tags))
 
     def check(self, sizes: Mapping[str, int]) -> None:
-        """Raise where tags are not those of the tokens."""
+        """Raise if the tags do not match the tokens."""
         starts = self.grid.starts
         if starts[-1] != sizes["t"] or (np.diff(starts) <= 0).any() or sizes["k"] != len(self.tags):
-            raise ValueError("its tags are not those of its tokens")
+            raise ValueError("the number of tags does not match the number of tokens")
 
 
 class SequenceAggregator(TaskEstimator[Sequences, SequenceFit, SequenceFitted]):
-    """Base of all aggregators of sequences: a subclass gives ``_fit``, which maps a table to a `SequenceFit`."""
+    """Base class of sequence aggregators. Subclasses implement ``_fit``, which maps a table to a `SequenceFit`."""
 
     _kind: ClassVar[str] = "sequences"
     _file_kind: ClassVar[str] = "sequence model"
@@ -88,53 +89,53 @@ class SequenceAggregator(TaskEstimator[Sequences, SequenceFit, SequenceFitted]):
     _fitted_type: ClassVar[type[SequenceFitted]] = SequenceFitted
 
     def _check_room(self, votes: Sequences) -> None:
-        needed = 3 * 8 * votes.n_tokens * len(votes._tags)
-        check_memory(needed, f"{votes.n_tokens:,} tokens of {len(votes._tags)} tags", "take a part of the sequences")
+        n_bytes = 3 * 8 * votes.n_tokens * len(votes._tags)
+        check_memory(n_bytes, f"{votes.n_tokens:,} tokens of {len(votes._tags)} tags", "fit fewer sequences at a time")
 
     # ----------------------------------------------------------------------------------------------- results
 
     @property
     def sequences_(self) -> npt.NDArray[Any]:
-        """Names of the sequences, in the order of all results about them; the same as :attr:`tasks_`."""
+        """Sequence ids, in the order of all per-sequence results; the same as :attr:`tasks_`."""
         return self._fitted().tasks.values
 
     @property
     def classes_(self) -> npt.NDArray[Any]:
-        """All tags that a token can have, in the order of the columns of :attr:`posterior_`."""
+        """All tags, in the order of the columns of :attr:`posterior_`."""
         return self._fitted().tags.names.values
 
     @property
     def tags_(self) -> npt.NDArray[Any]:
-        """The tag of each token, those of one sequence after the other, (n_tokens,); each may follow the one before."""
+        """Most likely tag of each token, sequence after sequence, shape (n_tokens,); every transition is legal."""
         now = self._fitted()
         fit = now.fit
         return now.tags.names.values[fit.codes]
 
     @property
     def confidence_(self) -> Array:
-        """Probability of the least certain tag of each sequence, (n_sequences,).
+        """Probability of the least certain tag of each sequence, shape (n_sequences,).
 
-        :meth:`to_frame` has the probability of every tag.
+        :meth:`to_frame` returns the probability of every tag.
         """
         now = self._fitted()
         return np.minimum.reduceat(now.fit.confidence, now.grid.starts[:-1])
 
     @property
     def posterior_(self) -> Array:
-        """Probability of each tag for each token, (n_tokens, n_tags)."""
+        """Probability of each tag for each token, shape (n_tokens, n_tags)."""
         return self._fitted().fit.posterior
 
     @property
     def spans_(self) -> pa.Table:
-        """The spans that were found, as an Arrow table, or runs of a class where tags have no spans.
+        """Aggregated spans as an Arrow table; runs of one class if the tags have no spans.
 
-        Columns: sequence, start, end (the first place behind the span), tag, ``probability`` of exactly this span,
-        ``start_probability`` and ``end_probability`` of a span of that type that begins, and that ends, where it does.
+        Columns: ``sequence``, ``start``, ``end`` (exclusive), ``tag``, ``probability`` of exactly this span,
+        ``start_probability`` and ``end_probability`` that a span of this type starts or ends there.
         """
         return _spans(self._fitted())
 
     def to_frame(self) -> pa.Table:
-        """Return sequence, position, label and its probability (confidence) of each token, as an Arrow table."""
+        """Return the sequence, position, label and confidence of each token as an Arrow table."""
         return super().to_frame()
 
     def _to_frame(self, now: SequenceFitted) -> pa.Table:
@@ -150,12 +151,16 @@ class SequenceAggregator(TaskEstimator[Sequences, SequenceFit, SequenceFitted]):
         )
 
     def _skills(self) -> Columns:
-        # Precision is the share of a worker's spans that are among those found, place and type; recall the share of
-        # those found, in what the worker read, that are the worker's. NaN where there is nothing to compare.
+        # Precision: share of the worker's spans that match an aggregated span (position and type). Recall: share of the
+        # aggregated spans in the worker's sequences that the worker marked. NaN if the denominator is zero.
         fit = self._fitted().fit
-        marked, found, both = fit.spans.T.astype(np.float64)
+        marked, aggregated, both = fit.spans.T.astype(np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
-            scores = {"skill": 2 * both / (marked + found), "precision": both / marked, "recall": both / found}
+            scores = {
+                "skill": 2 * both / (marked + aggregated),
+                "precision": both / marked,
+                "recall": both / aggregated,
+            }
         return scores | {"n_spans": fit.spans[:, 0]}
 
     def _one_row_each(self) -> pa.Table:
@@ -172,24 +177,24 @@ class SequenceAggregator(TaskEstimator[Sequences, SequenceFit, SequenceFitted]):
         now = self._fitted()
         tokens = slice(*now.grid.starts[place : place + 2])
         decided = dict(zip(now.grid.begins[tokens].tolist(), self.tags_[tokens].tolist(), strict=True))
-        said = zip(rows.column("position").to_pylist(), rows.column("label").to_pylist(), strict=True)
-        return {"agreement": np.array([float(decided.get(position) == label) for position, label in said])}
+        worker_tags = zip(rows.column("position").to_pylist(), rows.column("label").to_pylist(), strict=True)
+        return {"agreement": np.array([float(decided.get(position) == label) for position, label in worker_tags])}
 
     # --------------------------------------------------------------------------------------------- other forms
 
     def to_conll(
         self, path: str | os.PathLike[str], *, words: Mapping[Any, Any] | None = None, scheme: str = "bio"
     ) -> None:
-        """Write a file with a token a line, its word and its tag, and an empty line after each sequence.
+        """Write a CoNLL file: one token per line (word, tag) and an empty line after each sequence.
 
         Parameters
         ----------
-        path
-            The file, which appears when it is whole.
-        words
-            The words of each sequence, as many as it has tokens; by default the first column holds positions.
-        scheme
-            How tags are written: ``"bio"``, ``"bilou"``, ``"bioes"`` or ``"io"``.
+        path : str or path-like
+            Output file. It is written atomically.
+        words : mapping of sequence id to list of words, optional
+            One word per token. By default the first column holds positions.
+        scheme : {"bio", "bilou", "bioes", "io"}, default "bio"
+            Tagging scheme of the file.
         """
         from manyhands.sequences.export import write_conll
 
@@ -197,19 +202,19 @@ class SequenceAggregator(TaskEstimator[Sequences, SequenceFit, SequenceFitted]):
         write_conll(self._fitted(), path, words, scheme)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return one dictionary a sequence, ready for ``json.dump``: its name, and its spans with probabilities."""
+        """Return one dictionary per sequence, ready for ``json.dump``: its id and its spans with probabilities."""
         from manyhands.sequences.export import as_json
 
         now = self._fitted()
         return as_json(now, _spans(now))
 
     def to_spacy(self, texts: Mapping[Any, str]) -> list[dict[str, Any]]:
-        """Return one dictionary a sequence in the form of Prodigy and spaCy: ``text``, and ``spans`` by characters.
+        """Return one dictionary per sequence in the format of Prodigy and spaCy: ``text`` and character ``spans``.
 
         Parameters
         ----------
-        texts
-            The text of each sequence. Places of the table must be characters: it was made with `texts` or `tokens`.
+        texts : mapping of sequence id to str
+            Text of each sequence. Positions of the table must be characters: build the table with `texts` or `tokens`.
         """
         from manyhands.sequences.export import as_spacy
 
@@ -218,33 +223,35 @@ class SequenceAggregator(TaskEstimator[Sequences, SequenceFit, SequenceFitted]):
 
 
 def _spans(now: SequenceFitted) -> pa.Table:
-    """Spans of a fit, as an Arrow table."""
-    found = now.fit.segments
-    sequence = np.searchsorted(now.grid.starts, found.starts, side="right") - 1
+    """Aggregated spans as an Arrow table."""
+    segments = now.fit.segments
+    sequence = np.searchsorted(now.grid.starts, segments.starts, side="right") - 1
     return arrow.table(
         {
             "sequence": now.tasks.take(sequence).arrow(),
-            "start": now.grid.begins[found.starts],
-            "end": now.grid.ends[found.ends - 1],
-            "tag": Names(now.tags.types.values).take(found.types).arrow(),
-            "probability": found.probability,
-            "start_probability": found.start_probability,
-            "end_probability": found.end_probability,
+            "start": now.grid.begins[segments.starts],
+            "end": now.grid.ends[segments.ends - 1],
+            "tag": Names(now.tags.types.values).take(segments.types).arrow(),
+            "probability": segments.probability,
+            "start_probability": segments.start_probability,
+            "end_probability": segments.end_probability,
         }
     )
 
 
-def compared(votes: Sequences, codes: Tokens) -> Ints:
-    """For each worker the number of spans marked, of those found where the worker read, and of those that are both."""
-    sequences, workers, offsets, said = votes.readings()
-    firsts = np.zeros(len(said) + 1, np.bool_)
+def count_matches(votes: Sequences, codes: Tokens) -> Ints:
+    """Per worker: spans marked, aggregated spans in the sequences read, spans in both; shape (n_workers, 3)."""
+    sequences, workers, offsets, tags = votes.readings()
+    firsts = np.zeros(len(tags) + 1, np.bool_)
     firsts[offsets] = True
-    starts, ends, types = runs(votes._tags, said, firsts[:-1])
+    starts, ends, types = runs(votes._tags, tags, firsts[:-1])
     reading = np.searchsorted(offsets, starts, side="right") - 1
     shift = votes._grid.starts[sequences[reading]] - offsets[reading]
-    found = runs(votes._tags, codes, votes._grid.firsts())
-    per_sequence = np.bincount(np.searchsorted(votes._grid.starts, found[0], side="right") - 1, minlength=votes.n_tasks)
-    both = is_among((starts + shift, ends + shift, types), found)
+    aggregated = runs(votes._tags, codes, votes._grid.firsts())
+    per_sequence = np.bincount(
+        np.searchsorted(votes._grid.starts, aggregated[0], side="right") - 1, minlength=votes.n_tasks
+    )
+    both = is_among((starts + shift, ends + shift, types), aggregated)
     m = votes.n_workers
     counts = [
         np.bincount(workers[reading], minlength=m),
@@ -255,7 +262,7 @@ def compared(votes: Sequences, codes: Tokens) -> Ints:
 
 
 def is_among(spans: tuple[Ints, Ints, Ints], others: tuple[Ints, Ints, Ints]) -> npt.NDArray[np.bool_]:
-    """Whether each span, as start, end and type, is one of some others; those do not overlap, and are in order."""
+    """Return which spans (start, end, type) occur in `others`, which must be sorted and free of overlaps."""
     starts, ends, types = others
     if not len(starts):
         return np.zeros(len(spans[0]), np.bool_)

@@ -1,4 +1,4 @@
-"""Tags in columns of text files: a token a line, an empty line after each sequence."""
+"""Reader for CoNLL files: one token per line, an empty line after each sequence."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _TAG = re.compile(r"[BILOUSEM]-.+|O")
-#: What stands for no tag where each worker has a column.
-_UNSAID = "?"
+#: Marks a missing tag in files with one column per worker.
+_NO_TAG = "?"
 
 
 def read_columns(source: Any) -> tuple[list[int], list[int], list[Any], list[str | None]]:
-    """Return sequence, position, worker and tag of each row; see `Sequences.from_conll`."""
+    """Return the sequence, position, worker and tag of each row; see `Sequences.from_conll`."""
     rows: tuple[list[int], list[int], list[Any], list[str | None]] = ([], [], [], [])
     if isinstance(source, Mapping):
-        seen: dict[int, tuple[list[str], Any]] = {}
+        words_of: dict[int, tuple[list[str], Any]] = {}
         for worker, path in source.items():
             for place, lines in enumerate(_sequences(path)):
                 words = [fields[0] for _, fields in lines]
-                _compare(place, words, worker, *seen.setdefault(place, (words, worker)))
+                _compare(place, words, worker, *words_of.setdefault(place, (words, worker)))
                 for position, (_, fields) in enumerate(lines):
                     _add(rows, place, position, worker, fields[-1])
     else:
         for place, lines in enumerate(_sequences(source)):
-            said = _workers_of(source, lines)
+            workers = _workers_of(source, lines)
             for position, (_, fields) in enumerate(lines):
-                for worker in said:
+                for worker in workers:
                     tag = fields[worker + 1]
-                    _add(rows, place, position, worker, None if tag == _UNSAID else tag)
+                    _add(rows, place, position, worker, None if tag == _NO_TAG else tag)
     if not rows[0]:
-        raise ValueError("there is no tag in the file: it needs a token a line, its word first and then tags")
+        raise ValueError("the file contains no tags: expected one token per line, the word first, then the tags")
     return rows
 
 
@@ -46,19 +46,19 @@ def _compare(place: int, words: list[str], worker: Any, other_words: list[str], 
     """Raise if two workers tagged different words."""
     if len(words) != len(other_words):
         raise ValueError(
-            f"sequence {place} has {len(words)} tokens by worker {worker!r} and {len(other_words)} by worker "
-            f"{other!r}: the files are cut into tokens in different ways"
+            f"sequence {place} has {len(words)} tokens by worker {worker!r} but {len(other_words)} by worker "
+            f"{other!r}: all files must use the same tokenization"
         )
     for position, (word, other_word) in enumerate(zip(words, other_words, strict=True)):
         if word != other_word:
             raise ValueError(
-                f"token {position} of sequence {place} is {word!r} by worker {worker!r} and {other_word!r} by worker "
-                f"{other!r}: all files must hold the same words in the same order"
+                f"token {position} of sequence {place} is {word!r} by worker {worker!r} but {other_word!r} by worker "
+                f"{other!r}: all files must contain the same words in the same order"
             )
 
 
 def tags_in(sources: Mapping[str, Source]) -> pa.Table:
-    """Return a row for each tag: those of one file with a column per worker, or of several with a file per worker."""
+    """Return one row per tag, from one file with a column per worker or from one file per worker."""
     import pyarrow as pa
 
     rows = read_columns(next(iter(sources.values())) if len(sources) == 1 else sources)
@@ -66,12 +66,12 @@ def tags_in(sources: Mapping[str, Source]) -> pa.Table:
 
 
 def _workers_of(source: Any, lines: list[tuple[int, list[str]]]) -> list[int]:
-    """Who tagged anything in a sequence whose lines have a column for each worker."""
+    """Workers with at least one tag in a sequence whose lines have one column per worker."""
     width = len(lines[0][1])
     for number, fields in lines:
         if len(fields) != width:
-            raise ValueError(f"{source}: line {number} has {len(fields)} columns, not {width}")
-    return [worker for worker in range(width - 1) if any(fields[worker + 1] != _UNSAID for _, fields in lines)]
+            raise ValueError(f"{source}: line {number} has {len(fields)} columns, expected {width}")
+    return [worker for worker in range(width - 1) if any(fields[worker + 1] != _NO_TAG for _, fields in lines)]
 
 
 def _add(rows: Iterable[list[Any]], *row: Any) -> None:
@@ -80,16 +80,16 @@ def _add(rows: Iterable[list[Any]], *row: Any) -> None:
 
 
 def _sequences(source: str | os.PathLike[str] | Source) -> Iterator[list[tuple[int, list[str]]]]:
-    """The lines of each sequence, with their numbers, cut into fields."""
+    """Yield the lines of each sequence as (line number, fields)."""
     lines: list[tuple[int, list[str]]] = []
     try:
-        path, packed = (source.path, source.content()) if isinstance(source, Source) else (Path(source), None)
-        content = (path.read_bytes() if packed is None else packed).decode("utf-8-sig")
+        path, data = (source.path, source.content()) if isinstance(source, Source) else (Path(source), None)
+        content = (path.read_bytes() if data is None else data).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise FileFormatError(f"{path} is not text in UTF-8: byte {error.start} is none of it") from None
-    written = content.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    tags = {line.split()[-1] for line in written if line.strip() and not line.startswith("# ")}
-    for number, line in enumerate(written, 1):
+        raise FileFormatError(f"{path} is not UTF-8 text: invalid byte at offset {error.start}") from None
+    text_lines = content.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    tags = {line.split()[-1] for line in text_lines if line.strip() and not line.startswith("# ")}
+    for number, line in enumerate(text_lines, 1):
         fields = line.split("\t") if "\t" in line else line.split()
         if not line.strip():
             if lines:
@@ -97,14 +97,14 @@ def _sequences(source: str | os.PathLike[str] | Source) -> Iterator[list[tuple[i
             lines = []
         elif not (line.startswith("-DOCSTART-") or (line.startswith("# ") and not _is_token(fields, lines, tags))):
             if len(fields) < 2:
-                raise ValueError(f"{path}: line {number} has no tag next to {fields[0]!r}")
+                raise ValueError(f"{path}: line {number} has no tag after {fields[0]!r}")
             lines.append((number, fields))
     if lines:
         yield lines
 
 
 def _is_token(fields: list[str], before: list[tuple[int, list[str]]], tags: set[str]) -> bool:
-    """Whether a line that begins with a number sign is a token: as wide as the one before, or first and with a tag."""
+    """Return whether a line that starts with ``#`` is a token: as wide as the previous line, or first and tagged."""
     if before:
         return len(fields) == len(before[-1][1])
     return fields[-1] in tags or _TAG.fullmatch(fields[-1]) is not None

@@ -1,4 +1,4 @@
-"""Models of workers who read sequences: Bayesian combination, a hidden Markov model, and tokens taken one by one."""
+"""Probabilistic sequence aggregators: BSC, HMM-Crowd and token-level Dawid–Skene."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from manyhands._base.limits import check_memory
 from manyhands._base.progress import Callback
 from manyhands.categorical import DawidSkene
 from manyhands.categorical.table import Annotations
-from manyhands.sequences.base import Segments, SequenceAggregator, SequenceFit, compared
+from manyhands.sequences.base import Segments, SequenceAggregator, SequenceFit, count_matches
 from manyhands.sequences.design import Design, kinds_of_cells, steps_read
 from manyhands.sequences.encode import places
 from manyhands.sequences.table import Sequences
-from manyhands.sequences.tags import UNSAID, Tags
+from manyhands.sequences.tags import NO_TAG, Tags
 from manyhands.sequences.votes import token_shares
 
-#: Probabilities of workers with contexts from which on a pass takes a second or more.
+#: Number of worker parameters above which an EM iteration takes a second or more.
 _MANY_CELLS = 1 << 25
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChainFit(SequenceFit):
-    """Tags, and what workers say in each context, and steps from tag to tag."""
+    """Tags, worker parameters per context, and transition counts."""
 
     concentration: Array = field(metadata=numbers("mckk"))
     logs: Array = field(metadata=numbers("mckk"))
@@ -46,20 +46,20 @@ class ChainFit(SequenceFit):
 
 
 class _Crowd(SequenceAggregator):
-    """A chain of true tags, and workers with probabilities of their own."""
+    """Base class: a Markov chain of true tags and one set of tag probabilities per worker."""
 
     _fit_type: ClassVar[type[Fit]] = ChainFit
 
     def _contexts(self) -> bool:
-        """Whether a worker's tag depends on the worker's tag before."""
+        """Return whether a worker's tag depends on the worker's previous tag."""
         return False
 
     @abstractmethod
     def _options(self) -> dict[str, Any]:
-        """How the core fits; checks settings."""
+        """Validate the settings and return the options of the compiled fit."""
 
-    def _first(self, prior: Array) -> Array:
-        """The prior to begin with, from the usual one."""
+    def _initial_prior(self, prior: Array) -> Array:
+        """Return the initial worker prior, given the default one."""
         return prior
 
     def _fit(self, votes: Sequences, progress: Callback | None) -> SequenceFit:
@@ -67,12 +67,12 @@ class _Crowd(SequenceAggregator):
         contexts = self._contexts()
         m, k = votes.n_workers, len(votes._tags)
         cells = (k + 1 if contexts else 1) * k * k
-        room = f"what {m:,} workers say of {k} tags"
-        check_memory(8 * 4 * m * cells, room, "take worker='cm', which has no contexts" if contexts else "join tags")
+        what = f"probabilities of {m:,} workers and {k} tags"
+        check_memory(8 * 4 * m * cells, what, "pass worker='cm' (no contexts)" if contexts else "merge tags")
         if contexts and m * cells > _MANY_CELLS:
             warn_of_data(
-                f"BSC learns {m * cells:,} probabilities of {m:,} workers and {k} tags, which takes long; worker='cm', "
-                "without contexts, or HMMCrowd is much quicker"
+                f"BSC estimates {m * cells:,} probabilities for {m:,} workers and {k} tags, which is slow; "
+                "worker='cm' (no contexts) and HMMCrowd are much faster"
             )
         design = Design.of(votes, contexts=contexts)
         kinds, prior = kinds_of_cells(votes._tags, design.sizes[2], design.has_gaps)
@@ -80,14 +80,14 @@ class _Crowd(SequenceAggregator):
             design,
             token_shares(votes),
             cells=kinds,
-            prior=self._first(prior),
+            prior=self._initial_prior(prior),
             steps=steps_read(votes),
             progress=progress,
             **options,
         )
         warn_unless_converged(found["converged"], self)
         evidence = _core.sequence_evidence(design, found["logs"])
-        fit = decoded(
+        fit = decode_fit(
             votes,
             evidence,
             found["log_steps"],
@@ -102,93 +102,103 @@ class _Crowd(SequenceAggregator):
 
     @property
     def confusion_(self) -> Array:
-        """Expected probability of what each worker says, (n_workers, n_tags true, n_tags said); rows sum to one.
+        """Expected confusion matrices, shape (n_workers, n_tags true, n_tags given); rows sum to one.
 
-        Where what workers say depends on their tag before, all contexts are put together as often as they occurred.
+        If a worker's tags depend on the worker's previous tag, contexts are pooled in proportion to their counts.
         """
         counts = self._fitted().fit_as(ChainFit).concentration.sum(axis=1).transpose(0, 2, 1)
         return np.asarray(counts / counts.sum(axis=2, keepdims=True))
 
     @property
     def transitions_(self) -> Array:
-        """Expected probability of each tag after each other, (n_tags, n_tags); rows sum to one."""
+        """Expected transition probabilities between tags, shape (n_tags, n_tags); rows sum to one."""
         steps = self._fitted().fit_as(ChainFit).steps[:-1]
         return np.asarray(steps / steps.sum(axis=1, keepdims=True))
 
     @property
     def start_(self) -> Array:
-        """Expected probability of each tag at the beginning of a sequence, (n_tags,)."""
+        """Expected probability of each tag at the start of a sequence, shape (n_tags,)."""
         first = self._fitted().fit_as(ChainFit).steps[-1]
         return np.asarray(first / first.sum())
 
     # -------------------------------------------------------------------------------------------- prediction
 
     def predict(self, votes: Any) -> npt.NDArray[Any]:
-        """Tags of tokens of sequences, old or new, from readings by workers as they were learnt, (votes.n_tokens,).
+        """Return the most likely tags of new or old sequences, using the fitted worker parameters.
 
-        A worker who was not seen in ``fit`` counts as the crowd's average worker. A type of spans that was not there in
-        ``fit`` is an error.
+        Parameters
+        ----------
+        votes : Sequences or anything that converts to it
+            Answers to decode. Workers that were not in ``fit`` get the average worker's parameters. Span types that
+            were not in ``fit`` raise.
+
+        Returns
+        -------
+        numpy.ndarray of shape (votes.n_tokens,)
+            Tags, sequence after sequence.
         """
         now = self._fitted()
         table = Sequences._as_table(votes)
         if table._tags.types != now.tags.types or table._tags.spans != now.tags.spans:
             raise ValueError(
-                f"the model knows the tags {now.tags.names.values.tolist()[:7]}, "
-                f"the table has {table.tags.tolist()[:7]}: make both with the same types"
+                f"the model was fitted to the tags {now.tags.names.values.tolist()[:7]}, "
+                f"the table has {table.tags.tolist()[:7]}: build both with the same types"
             )
         fit = now.fit_as(ChainFit)
-        known = now.workers.match(table._workers)
-        logs = np.ascontiguousarray(now.carried_over(fit.logs, known))
+        worker_codes = now.workers.match(table._workers)
+        logs = np.ascontiguousarray(now.carried_over(fit.logs, worker_codes))
         evidence = _core.sequence_evidence(Design.of(table, contexts=fit.logs.shape[1] > 1), logs)
-        codes = decoded(table, evidence, fit.log_steps, history=np.zeros(0)).codes
+        codes = decode_fit(table, evidence, fit.log_steps, history=np.zeros(0)).codes
         return now.tags.names.values[codes]
 
 
-def decoded(votes: Sequences, evidence: Array, log_steps: Array, **course: Any) -> SequenceFit:
-    """The fit that evidence on tokens and steps from tag to tag make."""
-    found = _core.sequence_decode(votes._grid.starts.astype(np.uint32), evidence, log_steps, votes._tags.spans)
+def decode_fit(votes: Sequences, evidence: Array, log_steps: Array, **course: Any) -> SequenceFit:
+    """Decode token evidence and log transition probabilities into a fit."""
+    result = _core.sequence_decode(votes._grid.starts.astype(np.uint32), evidence, log_steps, votes._tags.spans)
     segments = Segments(
-        found["starts"].astype(np.int64),
-        found["ends"].astype(np.int64),
-        found["types"].astype(np.int64),
-        found["probability"],
-        found["start_probability"],
-        found["end_probability"],
+        result["starts"].astype(np.int64),
+        result["ends"].astype(np.int64),
+        result["types"].astype(np.int64),
+        result["probability"],
+        result["start_probability"],
+        result["end_probability"],
     )
-    codes = found["codes"]
+    codes = result["codes"]
     return SequenceFit(
-        posterior=found["posterior"], codes=codes, segments=segments, spans=compared(votes, codes), **course
+        posterior=result["posterior"], codes=codes, segments=segments, spans=count_matches(votes, codes), **course
     )
 
 
 class BSC(_Crowd, default=True):
-    """Bayesian sequence combination: a chain of tags, and workers whose tags depend on the truth and on their own.
+    """Bayesian sequence combination: a Markov chain of true tags and workers that depend on their previous tag.
 
-    The true tags of a sequence are a Markov chain in which forbidden steps (``O`` to ``I-x``, ``B-x`` to ``I-y``) have
-    no probability. Given the true tag and the worker's own previous tag, each worker says a tag with probabilities of
-    their own (``worker="seq"``): one who missed the beginning of a span will not go on with it, and is not counted as
-    denying it once more at each of its tokens.
-
-    All probabilities have Dirichlet priors, and none is tuned. Those of workers are learnt from the crowd (empirical
-    Bayes): cells that differ only by the types of spans involved share a parameter, so that a rare type, and a worker
-    who read little, are judged by what is usual. Steps from tag to tag have those of an average reader as imaginary
-    ones, put together over types.
+    Use it for named entities and other spans (it is the default for sequences). Forbidden transitions (``O`` to
+    ``I-x``, ``B-x`` to ``I-y``) have probability zero. With ``worker="seq"``, a worker's tag depends on the true tag
+    and on the worker's own previous tag, so that missing the start of a span counts as one error and not as one error
+    per token of the span.
 
     Parameters
     ----------
-    worker
-        ``"seq"``, or ``"cm"`` for plain confusion matrices, which do not see the worker's previous tag.
-    learn_prior
-        Whether priors of workers are learnt; otherwise each answer counts once beforehand, and the right one twice.
-    max_iter, tol
-        Stop after so many passes, or when the objective changes by less than a share `tol` of itself.
+    worker : {"seq", "cm"}, default "seq"
+        ``"seq"`` conditions on the worker's previous tag; ``"cm"`` is a plain confusion matrix per worker.
+    learn_prior : bool, default True
+        Estimate the worker priors from the data (empirical Bayes). If False, each answer has a pseudo-count of 1 and
+        the correct answer of 2.
+    max_iter : int, default 200
+        Maximum number of iterations.
+    tol : float, default 1e-6
+        Relative change of the objective at which the fit has converged.
 
     Notes
     -----
-    Mean-field variational Bayes; `history_` is the evidence lower bound with the density of the learnt priors, and
-    never falls. Time O(r K + n K²) a pass for r tags of readings, n tokens and K tags, and O(M C K²) digamma functions
-    for M workers and C contexts (K + 1, or 1): with fifty types these are what takes time, and ``worker="cm"`` is much
-    quicker. Memory 8 M C K² bytes for each of up to 36 tables, and 32 n K bytes.
+    Time O(r K + n K²) per iteration for r annotated tokens, n tokens and K tags, plus O(M C K²) digamma evaluations for
+    M workers and C contexts (K + 1, or 1 for ``"cm"``). With fifty types the latter dominates, and ``worker="cm"`` is
+    much faster. Memory: 8 M C K² bytes for each of up to 36 tables, plus 32 n K bytes.
+
+    Inference is mean-field variational Bayes; `history_` is the evidence lower bound including the density of the
+    learned priors, and never decreases. All probabilities have Dirichlet priors without tuning parameters. Worker cells
+    that differ only in the span types share a prior parameter, so that rare types and workers with few annotations are
+    shrunk toward typical behavior. Transition pseudo-counts are those of an average annotation, pooled over types.
 
     References
     ----------
@@ -225,21 +235,23 @@ class BSC(_Crowd, default=True):
 
 
 class HMMCrowd(_Crowd):
-    """A hidden Markov chain of tags, and a confusion matrix for each worker, by EM.
+    """Hidden Markov model of the true tags with one confusion matrix per worker, fitted by EM.
 
-    What workers say depends on the true tag alone, and on nothing they said before.
+    Use it if :class:`BSC` is too slow. A worker's tag depends on the true tag of the token only.
 
     Parameters
     ----------
-    smoothing
-        Imaginary answers for each tag that a worker may say; as many again for the right one.
-    max_iter, tol
-        Stop after so many passes, or when the objective changes by less than a share `tol` of itself.
+    smoothing : float, default 0.1
+        Dirichlet pseudo-count per tag; the correct tag gets twice as much.
+    max_iter : int, default 200
+        Maximum number of EM iterations.
+    tol : float, default 1e-6
+        Relative change of the objective at which the fit has converged.
 
     Notes
     -----
-    `history_` is the log-likelihood with the density of the smoothing, and never falls. Time O(r K + n K²) a pass for r
-    tags of readings, n tokens and K tags, memory as for :class:`BSC` with ``worker="cm"``.
+    Time O(r K + n K²) per iteration for r annotated tokens, n tokens and K tags; memory as for :class:`BSC` with
+    ``worker="cm"``. `history_` is the log-likelihood plus the log-density of the smoothing prior, and never decreases.
 
     References
     ----------
@@ -265,24 +277,26 @@ class HMMCrowd(_Crowd):
         check_stopping(self.max_iter, self.tol)
         return {"learn": False, "variational": False, "max_iter": self.max_iter, "tol": float(self.tol)}
 
-    def _first(self, prior: Array) -> Array:
+    def _initial_prior(self, prior: Array) -> Array:
         return np.asarray(prior * float(self.smoothing))
 
 
 class TokenDawidSkene(SequenceAggregator):
-    """Dawid–Skene on tokens, each a task of its own, and then the likeliest tags that may follow each other.
+    """Dawid–Skene on single tokens, followed by decoding of the most likely legal tag sequence.
 
-    Worker's confusion matrices are learnt as by :class:`~manyhands.DawidSkene`, with tokens independent; their
-    posteriors are then the evidence of a chain whose steps are all as likely, but for those that are forbidden.
+    A baseline without a model of transitions. Worker confusion matrices come from :class:`~manyhands.DawidSkene` with
+    independent tokens; all legal transitions are equally likely.
 
     Parameters
     ----------
-    max_iter, tol
-        As for :class:`~manyhands.DawidSkene`.
+    max_iter : int, default 200
+        Maximum number of EM iterations, as for :class:`~manyhands.DawidSkene`.
+    tol : float, default 1e-6
+        Convergence threshold, as for :class:`~manyhands.DawidSkene`.
 
     Notes
     -----
-    Time O(r K) a pass for r tags of readings and K tags, and O(n K²) once for n tokens.
+    Time O(r K) per iteration for r annotated tokens and K tags, plus O(n K²) once for n tokens.
 
     References
     ----------
@@ -307,7 +321,7 @@ class TokenDawidSkene(SequenceAggregator):
         model = DawidSkene(max_iter=self.max_iter, tol=self.tol)
         found = model._fit(_as_tokens(votes), progress)
         evidence = np.log(np.maximum(found.posterior.dense(), np.finfo(float).tiny))
-        return decoded(
+        return decode_fit(
             votes,
             evidence,
             _even_steps(votes._tags),
@@ -318,10 +332,10 @@ class TokenDawidSkene(SequenceAggregator):
 
 
 def _as_tokens(votes: Sequences) -> Annotations:
-    """A table of classes in which each token is a task."""
+    """Categorical table with one task per token."""
     sequences, workers, _, codes = votes.readings()
     lengths = votes._grid.lengths[sequences]
-    said = codes != UNSAID
+    said = codes != NO_TAG
     token = places(votes._grid.starts[sequences], lengths)[said]
     by = np.repeat(workers, lengths)[said]
     n_tasks, n_workers = votes.n_tokens, votes.n_workers

@@ -1,4 +1,4 @@
-"""Readings as the compiled core takes them, and what workers can say as kinds of cells."""
+"""Input arrays of the compiled sequence models, and shared prior parameters of worker cells."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import numpy.typing as npt
 from manyhands._base.estimator import Array
 from manyhands.sequences.encode import starts_of
 from manyhands.sequences.table import Sequences
-from manyhands.sequences.tags import UNSAID, Tags, Tokens
+from manyhands.sequences.tags import NO_TAG, Tags, Tokens
 
 Codes = npt.NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
 class Design:
-    """Readings in the order of sequences; sizes are those of workers, tags and contexts.
+    """Annotations in sequence order; `sizes` are the numbers of workers, tags and contexts.
 
-    Tokens of sequence ``s`` begin at ``starts[s]``, its readings at ``readings[s]``; ``tags`` are those of one reading
-    after the other.
+    Tokens of sequence ``s`` start at ``starts[s]``, its annotations at ``readings[s]``; ``tags`` concatenates the tags
+    of all annotations.
     """
 
     starts: Codes
@@ -32,7 +32,7 @@ class Design:
 
     @classmethod
     def of(cls, votes: Sequences, *, contexts: bool) -> Self:
-        """Lay out a table; with contexts, what a worker said of the token before counts. O(tags)."""
+        """Build the arrays of a table; with `contexts`, the worker's previous tag is a context. O(tags)."""
         _, workers, _, codes = votes.readings()
         k = len(votes._tags)
         return cls(
@@ -45,36 +45,35 @@ class Design:
 
     @property
     def has_gaps(self) -> bool:
-        """Whether some token of a reading has no tag."""
-        return bool((self.tags == UNSAID).any())
+        """Return whether some token of an annotation has no tag."""
+        return bool((self.tags == NO_TAG).any())
 
 
 def _firsts_read(votes: Sequences) -> Array:
-    """How often each tag is the first of a sequence in what was read; readers of one sequence share a count."""
+    """Weighted count of each tag at the start of a sequence; annotators of one sequence share a weight of one."""
     sequences, _, offsets, codes = votes.readings()
     first = codes[offsets[:-1]]
-    said = first != UNSAID
+    present = first != NO_TAG
     share = 1.0 / votes.labels_per_task[sequences]
-    return np.asarray(np.bincount(first[said], weights=share[said], minlength=len(votes._tags)), np.float64)
+    return np.asarray(np.bincount(first[present], weights=share[present], minlength=len(votes._tags)), np.float64)
 
 
 def steps_read(votes: Sequences) -> Array:
-    """Imaginary steps from tag to tag, and first tags in a last row: those of an average reader, (n_tags + 1, n_tags).
+    """Transition pseudo-counts of an average annotation, shape (n_tags + 1, n_tags); the last row is the start.
 
-    Steps that are alike but for the types involved are put together: what comes after a span of one type tells what
-    comes after one of another. Spans that begin are shared among types by how often they were read. A row counts for as
-    many steps as there are tags, whatever the types; with one imaginary step to each tag instead, a span of a rare
-    type among fifty would nearly always be followed by another.
+    Transitions that differ only in the types involved are pooled: spans of one type inform those of another. New spans
+    are split among types by type frequency. Each row sums to the number of tags, whatever the types. (With one
+    pseudo-count per tag instead, a span of a rare type among fifty would nearly always be followed by another.)
     """
     k, legal = len(votes._tags), votes._tags.legal().astype(np.float64)
     _, _, offsets, codes = votes.readings()
     before, after = codes[:-1].astype(np.int64), codes[1:].astype(np.int64)
     within = np.ones(len(codes) + 1, np.bool_)
     within[offsets] = False
-    said = within[1:-1] & (before != UNSAID) & (after != UNSAID)
-    read = np.bincount(before[said] * k + after[said], minlength=k * k).reshape(k, k)
+    present = within[1:-1] & (before != NO_TAG) & (after != NO_TAG)
+    read = np.bincount(before[present] * k + after[present], minlength=k * k).reshape(k, k)
     kinds, n_kinds = (_steps_of_spans if votes._tags.spans else _steps_of_classes)(k)
-    # One imaginary step of each kind, and one to each tag among those of a kind.
+    # One pseudo-count per kind of transition, and one per tag within a kind.
     times = np.bincount(kinds.reshape(-1), read.reshape(-1), n_kinds)[kinds] + 1.0
     each = (read.sum(axis=0) + 1.0) * legal[:k]
     alike = np.zeros((k, n_kinds))
@@ -86,22 +85,22 @@ def steps_read(votes: Sequences) -> Array:
 
 
 def _steps_of_spans(k: int) -> tuple[npt.NDArray[np.int64], int]:
-    """Kind of each step, (n_tags, n_tags): from outside, from a beginning or further inside, to any of these."""
+    """Kind of each transition, (n_tags, n_tags): from outside, span start or inside, to any of these."""
     role = np.concatenate([[0], 1 + np.arange(k - 1) % 2])
     return 3 * role[:, None] + role, 9
 
 
 def _steps_of_classes(k: int) -> tuple[npt.NDArray[np.int64], int]:
-    """Kind of each step, (n_tags, n_tags): to the same class, or to another."""
+    """Kind of each transition, (n_tags, n_tags): to the same class, or to another one."""
     return np.eye(k, dtype=np.int64), 2
 
 
 def kinds_of_cells(tags: Tags, n_contexts: int, has_gaps: bool) -> tuple[npt.NDArray[np.int32], Array]:
-    """Kinds of (context, tag said, true tag) that are alike but for the types involved, and a first prior for each.
+    """Group the cells (context, tag given, true tag) that differ only in the types involved; initial prior per group.
 
-    Types of spans, and classes of tokens, are exchangeable before anything is known of them, so that what workers do
-    with one tells what to expect with another. A cell that cannot occur has kind -1. The prior is one imaginary answer
-    for each cell, and one more for what is right: the true tag, or its beginning where the worker is not inside.
+    Span types and token classes are exchangeable a priori, so cells that differ only in types share a parameter.
+    Impossible cells have group -1. The prior is one pseudo-count per cell, and one more for the correct answer: the
+    true tag, or its span start if the worker is not inside a span.
     """
     k = len(tags)
     legal = tags.legal()
@@ -111,37 +110,37 @@ def kinds_of_cells(tags: Tags, n_contexts: int, has_gaps: bool) -> tuple[npt.NDA
     describe = _of_spans if tags.spans else _of_classes
     for context in range(n_contexts):
         before = None if n_contexts == 1 else context
-        for said in range(k):
-            # Behind a token that was not asked about, a span may go on that nobody saw begin.
+        for tag in range(k):
+            # After a token without a tag, a span may continue whose start was not annotated.
             unseen = has_gaps and before == k
-            if before is not None and not unseen and not legal[before, said]:
+            if before is not None and not unseen and not legal[before, tag]:
                 continue
             for truth in range(k):
-                kind, right = describe(before, said, truth, k)
+                kind, right = describe(before, tag, truth, k)
                 if kind not in numbers:
                     numbers[kind] = len(first)
                     first.append(2.0 if right else 1.0)
-                cells[context, said, truth] = numbers[kind]
+                cells[context, tag, truth] = numbers[kind]
     return cells, np.array(first)
 
 
-def _of_spans(before: int | None, said: int, truth: int, k: int) -> tuple[Any, bool]:
-    true_type, said_type = (truth - 1) // 2, (said - 1) // 2
+def _of_spans(before: int | None, tag: int, truth: int, k: int) -> tuple[Any, bool]:
+    true_type, tag_type = (truth - 1) // 2, (tag - 1) // 2
     role = 0 if truth == 0 else 1 + (truth - 1) % 2
-    part = 0 if said == 0 else 1 + (said - 1) % 2
-    same = said > 0 and truth > 0 and true_type == said_type
+    part = 0 if tag == 0 else 1 + (tag - 1) % 2
+    same_type = tag > 0 and truth > 0 and true_type == tag_type
     if before is None:
-        return (role, part, same), said == truth
+        return (role, part, same_type), tag == truth
     inside = before not in (0, k)
     within = "out" if not inside else "in" if truth == 0 else (before - 1) // 2 == true_type
     may_go_on = within is True
-    right = said == truth or (role == 2 and not may_go_on and part == 1 and same)
-    return (role, within, part, same), right
+    right = tag == truth or (role == 2 and not may_go_on and part == 1 and same_type)
+    return (role, within, part, same_type), right
 
 
-def _of_classes(before: int | None, said: int, truth: int, k: int) -> tuple[Any, bool]:
+def _of_classes(before: int | None, tag: int, truth: int, k: int) -> tuple[Any, bool]:
     if before is None:
-        return (said == truth,), said == truth
+        return (tag == truth,), tag == truth
     if before == k:
-        return ("first", said == truth), said == truth
-    return (said == truth, said == before, truth == before), said == truth
+        return ("first", tag == truth), tag == truth
+    return (tag == truth, tag == before, truth == before), tag == truth

@@ -1,4 +1,4 @@
-"""From rows of tokens or of spans to readings: what each worker said of a sequence, token by token."""
+"""Conversion of token rows and span rows to annotations: tags per token for each worker and sequence."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from manyhands._base.fitted import integers, offsets
 from manyhands._base.limits import check_memory
 from manyhands._base.names import Column, Names
 from manyhands.errors import argument
-from manyhands.sequences.tags import UNSAID, Tags, Tokens, parse, settled
+from manyhands.sequences.tags import NO_TAG, Tags, Tokens, encode_tags, parse
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-#: Bytes of a row of tokens while a table is made of it.
+#: Peak memory per token row while building a table, in bytes.
 _ROW_BYTES = 64
 _MOST_TOKENS = 2**32 - 2
-#: Most tokens of a document of unknown length; where spans go farther, tokens are what lies between their borders.
+#: Maximum length of a document of unknown length; longer ones are split at span boundaries.
 _LONGEST = 1_000_000
-#: Where all spans of a log begin farther than this, they are times: seconds since 1970 are 1.7e9.
+#: If all spans start beyond this value, they are timestamps: seconds since 1970 are 1.7e9.
 _LEAST_TIME = 10**8
-_DIVIDE = "take a part of the documents at a time"
+_DIVIDE = "process fewer documents at a time"
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Tokens of sequences: where those of each begin (and the last end), and from where to where each token goes."""
+    """Tokens of all sequences: offset of each sequence, and start and end position of each token."""
 
     starts: Ints = field(metadata=offsets("N"))
     begins: Ints = field(metadata=integers("t"))
@@ -43,13 +43,13 @@ class Grid:
         return np.diff(self.starts)
 
     def part(self, sequences: Ints) -> Grid:
-        """The tokens of some sequences."""
+        """Return the grid of a subset of sequences."""
         lengths = self.lengths[sequences]
         at = places(self.starts[sequences], lengths)
         return Grid(starts_of(lengths), self.begins[at], self.ends[at])
 
     def firsts(self) -> Bools:
-        """Marks the first token of each sequence."""
+        """Return a mask of the first token of each sequence."""
         first = np.zeros(len(self.begins) + 1, np.bool_)
         first[self.starts] = True
         return first[:-1]
@@ -57,7 +57,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Built:
-    """What a table of sequences is made of: sequence and worker of each reading, and all their tags."""
+    """Columns of a new table of sequences: sequence and worker of each annotation, grid and tag codes."""
 
     sequences: npt.NDArray[np.uint32]
     workers: npt.NDArray[np.uint32]
@@ -69,26 +69,26 @@ class Built:
 
 
 def starts_of(lengths: Ints) -> Ints:
-    """Where stretches of such lengths begin, one after the other, and where the last ends."""
+    """Return the offsets of consecutive runs of these lengths, plus the total."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
 def places(starts: Ints, lengths: Ints) -> Ints:
-    """All places of some stretches, one after the other."""
+    """Return all indices of runs with these starts and lengths."""
     within = np.arange(int(lengths.sum())) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     return np.repeat(starts, lengths) + within
 
 
 def whole_numbers(data: Any, what: str) -> tuple[Ints, Bools]:
-    """A column of whole numbers, and which rows have none."""
+    """Return a column of integers and a mask of missing rows."""
     numbers = checks.checked_values(data, what)
     absent = np.isnan(numbers)
-    given = np.where(absent, 0, numbers)
-    bad = (given != np.round(given)) | (np.abs(given) > 2**53)
+    values = np.where(absent, 0, numbers)
+    bad = (values != np.round(values)) | (np.abs(values) > 2**53)
     if bad.any():
         row = int(np.argmax(bad))
-        raise ValueError(f"{what} holds {given[row]:g} at row {row}; places are whole numbers")
-    return given.astype(np.int64), absent
+        raise ValueError(f"{what} contains {values[row]:g} at row {row}; positions must be whole numbers")
+    return values.astype(np.int64), absent
 
 
 # ------------------------------------------------------------------------------------------------------ rows of tokens
@@ -105,7 +105,7 @@ def build_tokens(
     gaps: str,
     repeats: str,
 ) -> Built:
-    """Build readings from a row for each token and worker; see `Sequences.from_frame`."""
+    """Build annotations from one row per token and worker; see `Sequences.from_frame`."""
     check_choice("gaps", gaps, ("error", "outside", "unsaid"))
     check_choice("repeats", repeats, ("error", "first", "last"))
     at, absent = whole_numbers(*position)
@@ -114,11 +114,11 @@ def build_tokens(
     checks.refuse_missing_ids(sequences, workers, needs="a sequence and a worker")
     if absent.any():
         raise ValueError(f"{position[1]} is missing at row {int(np.argmax(absent))}; every token needs a position")
-    check_memory(_ROW_BYTES * len(at), f"a table of {len(at):,} tags", "take a part of the sequences at a time")
-    unsaid = labels.missing()
-    if unsaid is not None and unsaid.all():
+    check_memory(_ROW_BYTES * len(at), f"a table of {len(at):,} tags", "build it from fewer sequences at a time")
+    missing = labels.missing()
+    if missing is not None and missing.all():
         raise ValueError(f"{labels.what} is missing in all rows: there is nothing to aggregate")
-    rows, parsed = _parsed(labels, unsaid, scheme, outside)
+    rows, parsed = _parse_labels(labels, missing, scheme, outside)
     (sequence, sequence_names), (worker, worker_names) = sequences.encode(), workers.encode()
     order = np.lexsort((at, worker, sequence))
     sequence, worker, at, rows = sequence[order], worker[order], at[order], rows[order]
@@ -134,58 +134,57 @@ def build_tokens(
     offsets = starts_of(lengths)
     full = np.full(int(offsets[-1]), -1, np.int64)
     full[offsets[reading] + token - grid.starts[of][reading]] = rows
-    filled = _mind_gaps(full, offsets, gaps, (sequence_names, worker_names), (of, by), grid)
+    fills_gaps = _check_gaps(full, offsets, gaps, (sequence_names, worker_names), (of, by), grid)
     first = np.zeros(len(full) + 1, np.bool_)
     first[offsets] = True
-    tags, codes = settled(parsed, full, first[:-1], labels.what)
-    if filled:
+    tags, codes = encode_tags(parsed, full, first[:-1], labels.what)
+    if fills_gaps:
         if not tags.spans:
-            raise ValueError(f"{argument('gaps', 'outside')} needs tags of spans: classes of tokens have no outside")
-        codes = np.where(codes == UNSAID, 0, codes).astype(np.uint16)
+            raise ValueError(f"{argument('gaps', 'outside')} requires span tags: token classes have no outside tag")
+        codes = np.where(codes == NO_TAG, 0, codes).astype(np.uint16)
     return Built(of.astype(np.uint32), by.astype(np.uint32), sequence_names, worker_names, grid, tags, codes)
 
 
-def _parsed(labels: Column, unsaid: Bools | None, scheme: str, outside: Any) -> tuple[Ints, Any]:
+def _parse_labels(labels: Column, missing: Bools | None, scheme: str, outside: Any) -> tuple[Ints, Any]:
     rows = np.full(len(labels), -1, np.int64)
-    said = slice(None) if unsaid is None else ~unsaid
-    if unsaid is not None:
-        labels.filter(~unsaid)
+    present = slice(None) if missing is None else ~missing
+    if missing is not None:
+        labels.filter(~missing)
     codes, names = labels.encode()
-    rows[said] = codes
+    rows[present] = codes
     return rows, parse(names, scheme, outside)
 
 
 def _one_of(again: Bools, repeats: str, names: tuple[Names, Names], rows: tuple[Any, Any, Ints]) -> Bools:
-    """Which of several tags of a token by a worker are kept; `again` marks rows whose next is about the same."""
+    """Return which duplicate tags are kept; `again` marks rows whose next row has the same token and worker."""
     if repeats == "error":
         first = int(np.argmax(again))
         sequence, worker = (one.values[[int(part[first])]].tolist()[0] for one, part in zip(names, rows, strict=False))
         raise ValueError(
             f"worker {worker!r} tagged position {int(rows[2][first])} of sequence {sequence!r} more than once "
-            f"({int(again.sum()):,} such rows); choose {argument('repeats', 'first')} or 'last', or keep "
-            "layers apart in sequences of "
-            "their own"
+            f"({int(again.sum()):,} such rows); pass {argument('repeats', 'first')} or 'last', or use one sequence per "
+            "annotation layer"
         )
     return np.concatenate([~again, [True]]) if repeats == "last" else np.concatenate([[True], ~again])
 
 
 def _grid(sequence: npt.NDArray[Any], at: Ints, n: int) -> tuple[Grid, Ints]:
-    """The tokens that somebody tagged, in order, and which of them each row is about."""
+    """Return the annotated tokens in order, and the token of each row."""
     order = np.lexsort((at, sequence))
     new = np.concatenate([[True], (np.diff(sequence[order]) != 0) | (np.diff(at[order]) != 0)])
     token = np.empty(len(at), np.int64)
     token[order] = np.cumsum(new) - 1
     begins = at[order][new]
     if len(begins) > _MOST_TOKENS:
-        raise ValueError(f"{len(begins):,} tokens are more than one table can tell apart; divide the sequences")
+        raise ValueError(f"{len(begins):,} tokens exceed the limit of one table; split the sequences")
     starts = starts_of(np.bincount(sequence[order][new], minlength=n))
     return Grid(starts, begins, begins + 1), token
 
 
-def _mind_gaps(
+def _check_gaps(
     full: Ints, offsets: Ints, gaps: str, names: tuple[Names, Names], of: tuple[Any, Any], grid: Grid
 ) -> bool:
-    """Refuse tokens of a sequence that a reader of it did not tag, or say how many there are; tells whether to fill."""
+    """Raise or warn about tokens that a worker skipped in an annotated sequence; return whether to fill them."""
     holes = full < 0
     if not holes.any():
         return False
@@ -200,11 +199,11 @@ def _mind_gaps(
     )
     if gaps == "error":
         raise ValueError(
-            f"workers tagged different tokens of the same sequence: no tag for {some}; if a token without a tag is "
-            f"outside all spans, say {argument('gaps', 'outside')}, if nobody asked the worker about it, "
+            f"workers tagged different tokens of the same sequence: no tag for {some}; if such tokens are outside all "
+            f"spans, pass {argument('gaps', 'outside')}; if the worker was not asked about them, pass "
             f"{argument('gaps', 'unsaid')}"
         )
-    warn_of_data(f"no tag for {some}: taken as {'outside all spans' if gaps == 'outside' else 'not asked about'}")
+    warn_of_data(f"no tag for {some}: treated as {'outside all spans' if gaps == 'outside' else 'not asked about'}")
     return gaps == "outside"
 
 
@@ -212,10 +211,10 @@ def _mind_gaps(
 
 
 class OverlapError(ValueError):
-    """Spans of one reader overlap, and one layer was asked for; `what` says which do."""
+    """Raised if spans of one worker overlap in a single layer; `what` names the spans."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"{what}; keep nested and overlapping spans apart by layer=, such as the column of tags")
+        super().__init__(f"{what}; put nested and overlapping spans into layers with layer=, such as the tag column")
         self.what = what
 
 
@@ -230,25 +229,25 @@ def build_spans(
     lengths: Mapping[Any, int] | None,
     tokens: Mapping[Any, list[tuple[int, int]]] | None,
 ) -> Built:
-    """Build readings from a row for each span and worker; see `Sequences.from_spans`."""
+    """Build annotations from one row per span and worker; see `Sequences.from_spans`."""
     (begin, no_begin), (stop, no_stop) = whole_numbers(*start), whole_numbers(*end)
     sizes = {"documents": len(documents), "starts": len(begin), "ends": len(stop), "workers": len(workers)}
     checks.check_sizes(sizes | ({} if tags is None else {"tags": len(tags)}), "(document, start, end, worker)")
     checks.refuse_missing_ids(documents, workers, needs="a document and a worker")
     if (no_begin != no_stop).any():
         row = int(np.argmax(no_begin != no_stop))
-        raise ValueError(f"row {row} has a start or an end, and not both; a reading without spans has neither")
+        raise ValueError(f"row {row} has only one of start and end; leave both empty for a document without spans")
     (of_rows, names), (by_rows, worker_names) = documents.encode(), workers.encode()
     document, worker = of_rows.astype(np.int64), by_rows.astype(np.int64)
     there = ~no_begin
-    _refuse_bad_spans(document, begin, stop, there, names)
+    _check_spans(document, begin, stop, there, names)
     kinds, types = _types(tags, there)
     pairs = np.stack([document, worker])
     if readers is not None:
         checks.check_sizes({"documents": len(readers[0]), "workers": len(readers[1])}, "(document, worker)")
         checks.refuse_missing_ids(*readers, needs="a document and a worker")
-        document, names, more_documents = _joined(document, names, readers[0])
-        worker, worker_names, more_workers = _joined(worker, worker_names, readers[1])
+        document, names, more_documents = _merge_names(document, names, readers[0])
+        worker, worker_names, more_workers = _merge_names(worker, worker_names, readers[1])
         pairs = np.stack([np.concatenate([document, more_documents]), np.concatenate([worker, more_workers])])
     if lengths is None and tokens is None:
         refuse_times(begin[there], start[1])
@@ -258,17 +257,17 @@ def build_spans(
     offsets = starts_of(grid.lengths[of])
     check_memory(8 * int(offsets[-1]), f"{int(offsets[-1]):,} tags", "take a part of the documents at a time")
     first, last = _token_range(grid, document[there], begin[there], stop[there], names)
-    codes = _filled(offsets, reading[: len(document)][there], first, last, kinds, (of, by, names, worker_names))
+    codes = _fill_codes(offsets, reading[: len(document)][there], first, last, kinds, (of, by, names, worker_names))
     return Built(of.astype(np.uint32), by.astype(np.uint32), names, worker_names, grid, Tags(types), codes)
 
 
-def _refuse_bad_spans(document: Ints, begin: Ints, stop: Ints, there: Bools, names: Names) -> None:
+def _check_spans(document: Ints, begin: Ints, stop: Ints, there: Bools, names: Names) -> None:
     bad = there & ((begin < 0) | (stop <= begin))
     if bad.any():
         row = int(np.argmax(bad))
         raise ValueError(
-            f"the span from {begin[row]} to {stop[row]} of document {_name(names, document[row])!r} (row {row}) has no "
-            "token: a span begins at 0 or later, and ends after it begins (the end is the first place behind it)"
+            f"the span from {begin[row]} to {stop[row]} of document {_name(names, document[row])!r} (row {row}) is "
+            "empty or negative: start must be >= 0 and end > start (end is exclusive)"
         )
 
 
@@ -277,7 +276,7 @@ def _name(names: Names, code: Any) -> Any:
 
 
 def _types(tags: Column | None, there: Bools) -> tuple[Ints, Names]:
-    """Type of each span, and the types; one without a name where there are no tags."""
+    """Return the type of each span and all types; a single unnamed type if there are no tags."""
     if tags is None or not there.any():
         return np.zeros(int(there.sum()), np.int64), Names(np.array([""], object))
     absent = tags.missing()
@@ -288,28 +287,28 @@ def _types(tags: Column | None, there: Bools) -> tuple[Ints, Names]:
     return codes.astype(np.int64), names
 
 
-def _joined(codes: Ints, names: Names, more: Column) -> tuple[Ints, Names, Ints]:
-    """Codes and names of a column that is followed by another, and the codes of that."""
+def _merge_names(codes: Ints, names: Names, more: Column) -> tuple[Ints, Names, Ints]:
+    """Merge the names of two columns and return the codes of both."""
     more_codes, more_names = more.encode()
     together = names.joined(more_names)
     return together.match(names)[codes], together, together.match(more_names)[more_codes]
 
 
 def refuse_times(begin: npt.NDArray[Any], what: str) -> None:
-    """Reject places of spans that are times: no text is so long that all of its spans begin there."""
+    """Raise if span positions look like timestamps: no text is long enough for all spans to start there."""
     if len(begin) and begin.min() >= _LEAST_TIME:
         raise ValueError(
-            f"{what} holds times, it seems (from {begin.min():.0f} on), and no places of spans in a text; "
+            f"{what} seems to contain timestamps (from {begin.min():.0f} on) instead of span positions; "
             f"{advice_on_times()}"
         )
 
 
 def advice_on_times() -> str:
-    """Say what to do with a log of documents that has times."""
+    """Advice for logs of documents with timestamps."""
     return (
         f"if each row is an answer about a document, pass {argument('kind', 'categorical')} and "
         f"{argument('task', 'document')} (with the name of that column); "
-        "if the rows are spans, count places from the beginning of each document"
+        "if the rows are spans, count positions from the start of each document"
     )
 
 
@@ -320,52 +319,52 @@ def _grid_of(
     lengths: Mapping[Any, int] | None,
     tokens: Mapping[Any, Any] | None,
 ) -> Grid:
-    """Tokens of each document: those given, or as many as it is long, or as its spans reach."""
-    known = names.values.tolist()
-    given = lengths if tokens is None else tokens
-    if given is not None:
-        lacking = [name for name in known if name not in given]
+    """Return the tokens of each document: as passed, or as many as its length, or up to its last span."""
+    document_names = names.values.tolist()
+    entries = lengths if tokens is None else tokens
+    if entries is not None:
+        lacking = [name for name in document_names if name not in entries]
         if lacking:
-            raise KeyError(f"no length of document {lacking[0]!r} is given ({counted(len(lacking), 'such document')})")
+            raise KeyError(f"lengths or tokens has no entry for document {lacking[0]!r} ({len(lacking):,} missing)")
     if tokens is not None:
-        cut = [np.asarray(tokens[name], np.int64).reshape(-1, 2) for name in known]
-        _refuse_empty(names, np.array([len(one) for one in cut]))
-        joined = np.concatenate(cut)
-        return Grid(starts_of(np.array([len(one) for one in cut])), joined[:, 0].copy(), joined[:, 1].copy())
+        cut = [np.asarray(tokens[name], np.int64).reshape(-1, 2) for name in document_names]
+        _check_not_empty(names, np.array([len(one) for one in cut]))
+        bounds = np.concatenate(cut)
+        return Grid(starts_of(np.array([len(one) for one in cut])), bounds[:, 0].copy(), bounds[:, 1].copy())
     if lengths is None:
-        sizes = np.ones(len(known), np.int64)
+        sizes = np.ones(len(document_names), np.int64)
         np.maximum.at(sizes, document, spans[1])
     else:
-        sizes = whole_numbers(np.array([lengths[name] for name in known], float), "lengths")[0]
-        _refuse_empty(names, sizes)
+        sizes = whole_numbers(np.array([lengths[name] for name in document_names], float), "lengths")[0]
+        _check_not_empty(names, sizes)
     long = sizes > _LONGEST if lengths is None else np.zeros(len(sizes), np.bool_)
     whole = np.where(long, 0, sizes)
     if float(whole.sum(dtype=float)) > _MOST_TOKENS:
-        raise ValueError(f"{whole.sum(dtype=float):,.0f} tokens are more than one table can tell apart; {_DIVIDE}")
+        raise ValueError(f"{whole.sum(dtype=float):,.0f} tokens exceed the limit of one table; {_DIVIDE}")
     check_memory(40 * int(whole.sum()), f"{int(whole.sum()):,} tokens", _DIVIDE)
     begins = places(np.zeros(len(sizes), np.int64), whole)
     if not long.any():
         return Grid(starts_of(sizes), begins, begins + 1)
     warn_of_data(
-        f"{counted(int(long.sum()), 'document')} with spans beyond place {_LONGEST:,} and no known text or length "
-        f"({listed(names.take(np.flatnonzero(long)).values.tolist())}): places between two borders of spans count as "
-        "one token there"
+        f"{counted(int(long.sum()), 'document')} with spans beyond position {_LONGEST:,} and unknown text or length "
+        f"({listed(names.take(np.flatnonzero(long)).values.tolist())}): each interval between span boundaries counts "
+        "as one token there"
     )
     return _with_intervals(np.repeat(np.arange(len(sizes)), whole), begins, long, document, spans)
 
 
 def _with_intervals(of: Ints, begins: Ints, long: Bools, document: Ints, spans: tuple[Ints, Ints]) -> Grid:
-    """Tokens of documents, where those of long documents go from one border of a span to the next."""
-    chosen = long[document]
+    """Return the grid, with the tokens of long documents running from one span boundary to the next."""
+    in_long = long[document]
     first = np.flatnonzero(long)
     borders = np.stack(
         [
-            np.concatenate([first, document[chosen], document[chosen]]),
-            np.concatenate([np.zeros(len(first), np.int64), spans[0][chosen], spans[1][chosen]]),
+            np.concatenate([first, document[in_long], document[in_long]]),
+            np.concatenate([np.zeros(len(first), np.int64), spans[0][in_long], spans[1][in_long]]),
         ]
     )
     document_of, place = np.unique(borders, axis=1)
-    goes_on = document_of[1:] == document_of[:-1]  # the last border of a document begins no token
+    goes_on = document_of[1:] == document_of[:-1]  # no token starts at the last boundary of a document
     of = np.concatenate([of, document_of[:-1][goes_on]])
     ends = np.concatenate([begins + 1, place[1:][goes_on]])
     begins = np.concatenate([begins, place[:-1][goes_on]])
@@ -373,26 +372,26 @@ def _with_intervals(of: Ints, begins: Ints, long: Bools, document: Ints, spans: 
     return Grid(starts_of(np.bincount(of, minlength=len(long))), begins[order], ends[order])
 
 
-def _refuse_empty(names: Names, sizes: Ints) -> None:
+def _check_not_empty(names: Names, sizes: Ints) -> None:
     empty = np.flatnonzero(sizes < 1)
     if len(empty):
         shown = listed(names.take(empty).values.tolist())
-        raise ValueError(f"{counted(len(empty), 'document')} of no token ({shown}): leave them out")
+        raise ValueError(f"{counted(len(empty), 'document')} without tokens ({shown}): remove them")
 
 
 def _token_range(grid: Grid, document: Ints, begin: Ints, stop: Ints, names: Names) -> tuple[Ints, Ints]:
-    """First and last token that each span touches, from the beginning of its document."""
+    """Return the first and last token that each span touches, relative to its document."""
     ends = grid.ends[grid.starts[1:] - 1]
     outside = np.flatnonzero(stop > ends[document])
     if len(outside):
         row = outside[0]
         raise ValueError(
-            f"the span from {begin[row]} to {stop[row]} goes beyond document {_name(names, document[row])!r}, which "
+            f"the span from {begin[row]} to {stop[row]} exceeds document {_name(names, document[row])!r}, which "
             f"ends at {ends[document[row]]} ({counted(len(outside), 'such span')})"
         )
     if float(ends.sum(dtype=float)) > 2.0**62:
-        raise ValueError(f"{counted(len(ends), 'document')} with places up to {ends.max():,}: {_DIVIDE}")
-    # Tokens of all documents on one line: a document begins behind the end of the one before.
+        raise ValueError(f"{counted(len(ends), 'document')} with positions up to {ends.max():,}: {_DIVIDE}")
+    # All documents on one axis: each document starts after the end of the previous one.
     shift = starts_of(ends + 1)[:-1]
     of = np.repeat(np.arange(len(ends)), grid.lengths)
     first = np.searchsorted(grid.ends + shift[of], begin + shift[document], side="right")
@@ -401,20 +400,21 @@ def _token_range(grid: Grid, document: Ints, begin: Ints, stop: Ints, names: Nam
     if len(nothing):
         row = nothing[0]
         raise ValueError(
-            f"the span from {begin[row]} to {stop[row]} of document {_name(names, document[row])!r} touches no token"
+            f"the span from {begin[row]} to {stop[row]} of document {_name(names, document[row])!r} touches no token: "
+            "check the positions"
         )
     return first - grid.starts[document], last - grid.starts[document]
 
 
-def _filled(offsets: Ints, reading: Ints, first: Ints, last: Ints, kinds: Ints, who: tuple[Any, ...]) -> Tokens:
-    """Tags of all readings; spans of one that overlap are refused, and one given twice counts once."""
+def _fill_codes(offsets: Ints, reading: Ints, first: Ints, last: Ints, kinds: Ints, who: tuple[Any, ...]) -> Tokens:
+    """Return the tags of all annotations; raise if spans of one worker overlap, drop duplicate spans with a warning."""
     codes = np.zeros(int(offsets[-1]), np.uint16)
     if not len(reading):
         return codes
     rows = np.unique(np.stack([reading, first, last, kinds]), axis=1)
     twice = len(reading) - rows.shape[1]
     if twice:
-        warn_of_data(f"{counted(twice, 'span')} of a worker given more than once: each counts once")
+        warn_of_data(f"{counted(twice, 'duplicate span')} of the same worker: each span counts once")
     reading, first, last, kinds = rows
     crossing = np.flatnonzero((reading[1:] == reading[:-1]) & (first[1:] <= last[:-1]))
     if len(crossing):

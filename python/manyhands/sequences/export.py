@@ -1,4 +1,4 @@
-"""Answers about sequences in the forms of others: CoNLL, JSON, spaCy."""
+"""Export of aggregated sequences to CoNLL, JSON and spaCy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from manyhands._base.atomic import atomic_write
-from manyhands.sequences.tags import written
+from manyhands.sequences.tags import format_tags
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 def write_conll(
     now: SequenceFitted, path: str | os.PathLike[str], words: Mapping[Any, Any] | None, scheme: str
 ) -> None:
-    """Write a token a line; see `SequenceAggregator.to_conll`."""
+    """Write one token per line; see `SequenceAggregator.to_conll`."""
     grid = now.grid
-    tags = written(now.tags, now.fit.codes, grid.firsts(), scheme)
+    tags = format_tags(now.tags, now.fit.codes, grid.firsts(), scheme)
     names = now.tasks.values.tolist()
     with atomic_write(path) as part, open(part, "w", encoding="utf-8", newline="\n") as file:
         for name, (first, last) in zip(names, pairwise(grid.starts.tolist()), strict=True):
             shown = grid.begins[first:last].tolist() if words is None else list(_of(words, name, "words"))
             if len(shown) != last - first:
-                raise ValueError(f"sequence {name!r} has {last - first} tokens, and {len(shown)} words are given")
+                raise ValueError(f"sequence {name!r} has {last - first} tokens, but {len(shown)} words were passed")
             for word, tag in zip(shown, tags[first:last].tolist(), strict=True):
                 text = str(word)
                 if not text or any(mark.isspace() for mark in text):
-                    raise ValueError(f"the word {text!r} of sequence {name!r} has a space in it, or nothing at all")
+                    raise ValueError(f"the word {text!r} of sequence {name!r} is empty or contains whitespace")
                 file.write(f"{text}\t{tag}\n")
             file.write("\n")
 
 
-def as_json(now: SequenceFitted, found: pa.Table) -> list[dict[str, Any]]:
-    """One dictionary a sequence; see `SequenceAggregator.to_json`."""
-    frame = found.to_pydict()
+def as_json(now: SequenceFitted, span_table: pa.Table) -> list[dict[str, Any]]:
+    """Return one dictionary per sequence; see `SequenceAggregator.to_json`."""
+    frame = span_table.to_pydict()
     names = now.tasks.values.tolist()
     spans: dict[Any, list[dict[str, Any]]] = {name: [] for name in names}
     columns = [name for name in frame if name != "sequence"]
@@ -47,25 +47,25 @@ def as_json(now: SequenceFitted, found: pa.Table) -> list[dict[str, Any]]:
     return [{"sequence": name, "spans": spans[name]} for name in names]
 
 
-def as_spacy(now: SequenceFitted, found: pa.Table, texts: Mapping[Any, str]) -> list[dict[str, Any]]:
-    """One dictionary a sequence, with its text; see `SequenceAggregator.to_spacy`."""
+def as_spacy(now: SequenceFitted, span_table: pa.Table, texts: Mapping[Any, str]) -> list[dict[str, Any]]:
+    """Return one dictionary per sequence with its text; see `SequenceAggregator.to_spacy`."""
     ends = now.grid.ends[now.grid.starts[1:] - 1]
-    made = []
-    for one, end in zip(as_json(now, found), ends.tolist(), strict=True):
+    documents = []
+    for one, end in zip(as_json(now, span_table), ends.tolist(), strict=True):
         text = _of(texts, one["sequence"], "texts")
         if len(text) < end:
             raise ValueError(
-                f"the text of sequence {one['sequence']!r} has {len(text)} characters, and tokens to {end}"
+                f"the text of sequence {one['sequence']!r} has {len(text)} characters, but its tokens end at {end}"
             )
         spans = [
             {"start": span["start"], "end": span["end"], "label": str(span["tag"]), "score": span["probability"]}
             for span in one["spans"]
         ]
-        made.append({"text": text, "spans": spans, "meta": {"sequence": one["sequence"]}})
-    return made
+        documents.append({"text": text, "spans": spans, "meta": {"sequence": one["sequence"]}})
+    return documents
 
 
-def _of(given: Mapping[Any, Any], name: Any, what: str) -> Any:
-    if name not in given:
-        raise KeyError(f"{what} has nothing for sequence {name!r}")
-    return given[name]
+def _of(entries: Mapping[Any, Any], name: Any, what: str) -> Any:
+    if name not in entries:
+        raise KeyError(f"{what} has no entry for sequence {name!r}")
+    return entries[name]

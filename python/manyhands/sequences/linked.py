@@ -1,4 +1,4 @@
-"""Tasks that are linked, such as frames of a film or pages that cite each other: neighbours are alike."""
+"""Dawid–Skene for linked tasks, such as video frames or pages that cite each other."""
 
 from __future__ import annotations
 
@@ -20,48 +20,50 @@ from manyhands.categorical._passes import expected_counts, posterior_under
 from manyhands.categorical.base import Aggregator, ClassFit
 from manyhands.categorical.table import Annotations
 
-#: Imaginary labels for each cell of a confusion matrix, and one more for the right one.
+#: Dirichlet pseudo-count per cell of a confusion matrix, plus one for the correct class.
 _PSEUDO = 0.1
 
 
 class Linked(Aggregator):
-    """Base of aggregators of linked classes: they are nothing without edges, and so not among those for any table."""
+    """Base class of aggregators for linked tasks. They need edges and are excluded from generic lists of methods."""
 
     _kind: ClassVar[str] = "linked classes"
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinkedFit(ClassFit):
-    """Classes of linked tasks, and how alike neighbors are."""
+    """Estimated classes of linked tasks and the coupling of neighbors."""
 
     strength: float = field(metadata=number())
 
 
 class LinkedDawidSkene(Linked):
-    """Dawid–Skene with tasks that are linked: the classes of neighbours are alike as often as the crowd finds them so.
+    """Dawid–Skene with a Potts prior on linked tasks: neighbors tend to have the same class.
 
-    Classes have the prior ``Π prior[y_n] · Π exp(strength · [y_n = y_n'])`` over tasks and edges (a Potts field). Class
-    probabilities come from belief propagation, exact where edges form no cycles (a chain is a hidden Markov model) and
-    Bethe's approximation elsewhere; the strength is the one of greatest pseudo-likelihood.
+    Use it for video frames, time series or citation graphs, where neighboring tasks share a class more often than
+    chance.
 
     Parameters
     ----------
-    edges
-        Pairs of names of tasks, as two columns or a list of pairs: frames that follow each other, pages that link. An
-        edge given twice, or in both directions, counts once. Tasks that nobody labelled cannot be linked.
-    strength
-        How many times, as a logarithm, neighbours are of one class rather than of two given others; None to learn it.
-        0 is plain Dawid–Skene.
-    max_iter, tol
-        Stop after so many passes, or when no class probability changes by as much as `tol`.
+    edges : list of pairs, two columns, or frame with two columns
+        Pairs of task ids. Duplicate and reversed edges count once. Both tasks of an edge need at least one label.
+    strength : float or None, default None
+        Coupling: log-odds that two neighbors have the same class rather than two specific different ones. None
+        estimates it; 0 is plain Dawid–Skene.
+    max_iter : int, default 100
+        Maximum number of iterations.
+    tol : float, default 1e-4
+        The fit has converged when no class probability changes by `tol` or more.
 
     Notes
     -----
-    There is no objective that passes improve where there are cycles, so `history_` is empty. Time per pass that of
-    :class:`~manyhands.DawidSkene`, and O(edges · classes) for each of up to 50 sweeps of messages; memory 16 bytes an
-    edge and class.
+    Time per iteration: that of :class:`~manyhands.DawidSkene`, plus O(edges · classes) for each of up to 50 sweeps of
+    messages. Memory: 16 bytes per edge and class. ``predict`` treats tasks of other tables as unlinked.
 
-    ``predict`` of other tables takes tasks one by one: edges are those of fit.
+    The prior of the classes is ``Π prior[y_n] · Π exp(strength · [y_n = y_n'])`` over tasks and edges (a Potts model).
+    Class probabilities come from belief propagation: exact if the edges form no cycles (a chain is a hidden Markov
+    model), the Bethe approximation otherwise. The coupling maximizes the pseudo-likelihood. With cycles there is no
+    objective that iterations improve, so `history_` is empty.
 
     References
     ----------
@@ -90,7 +92,7 @@ class LinkedDawidSkene(Linked):
 
     @property
     def strength_(self) -> float:
-        """How readily neighbours are of one class, as a logarithm; see the parameter."""
+        """Coupling of neighbors as log-odds; see the parameter `strength`."""
         return self._fitted().fit_as(LinkedFit).strength
 
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
@@ -108,11 +110,11 @@ class LinkedDawidSkene(Linked):
             confusion = counts / counts.sum(axis=2, keepdims=True)
             if self.strength is None and n_iter:
                 strength = _likeliest(graph, posterior, strength)
-            alone = posterior_under(table, np.full(k, 1 / k), confusion)
-            evidence = np.log(np.maximum(alone, np.finfo(float).tiny)) + _field(graph, posterior, strength)
-            found = graph.beliefs(evidence, strength)
-            converged = bool(np.abs(found - posterior).max() < self.tol)
-            posterior = found
+            unlinked = posterior_under(table, np.full(k, 1 / k), confusion)
+            evidence = np.log(np.maximum(unlinked, np.finfo(float).tiny)) + _field(graph, posterior, strength)
+            beliefs = graph.beliefs(evidence, strength)
+            converged = bool(np.abs(beliefs - posterior).max() < self.tol)
+            posterior = beliefs
             n_iter += 1
         warn_unless_converged(converged, self)
         prior = posterior.mean(axis=0)
@@ -125,17 +127,17 @@ def _likeliest(graph: Graph, posterior: Array, strength: float) -> float:
 
 
 def _field(graph: Graph, posterior: Array, strength: float) -> Array:
-    """Logarithms of what each class is worth by itself: its share, less what links to such neighbours already add."""
+    """Log-potential of each class per task: its share, minus what the links already contribute on average."""
     shares = (posterior.sum(axis=0) + 1) / (len(posterior) + posterior.shape[1])
     mean = float(len(graph.neighbours)) / max(len(posterior), 1)
-    # A task expects such shares of its neighbours to be of each class, and is drawn to them so much.
+    # Each neighbor has class k with probability shares[k], which attracts a task by that much on average.
     return np.asarray(np.log(shares) - strength * mean * shares)
 
 
 def _edge_codes(edges: Any, tasks: Names) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Codes of the ends of each edge, once each, the lower first."""
+    """Return the codes of both ends of each distinct edge, lower code first."""
     if edges is None:
-        raise ValueError("edges= is needed: pairs of names of tasks that are linked")
+        raise ValueError("edges= is required: pass pairs of task ids")
     if isinstance(edges, Mapping) or hasattr(edges, "columns") or hasattr(edges, "column_names"):
         columns = named_columns(edges)[1]
     elif isinstance(edges, tuple) and len(edges) == 2 and not isinstance(edges[0], tuple):
@@ -143,20 +145,22 @@ def _edge_codes(edges: Any, tasks: Names) -> tuple[npt.NDArray[np.int64], npt.ND
     else:
         columns = [list(part) for part in zip(*edges, strict=True)] if len(edges) else [[], []]
     if len(columns) != 2 or len(columns[0]) != len(columns[1]):
-        raise ValueError("edges must be pairs of names of tasks, or two columns of equal length")
+        raise ValueError("edges must be pairs of task ids, or two columns of equal length")
     if not len(columns[0]):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     codes = []
     for column in columns:
         names = Column(column, "edges").names()
-        found = tasks.match(names)
-        if (found < 0).any():
-            lost = names.values[found < 0].tolist()
-            raise ValueError(f"edges name {counted(len(lost), 'task')} without a label: {listed(lost)}; leave them out")
-        codes.append(found)
+        task_codes = tasks.match(names)
+        if (task_codes < 0).any():
+            missing = names.values[task_codes < 0].tolist()
+            raise ValueError(
+                f"edges contains {counted(len(missing), 'task')} without a label: {listed(missing)}; remove these edges"
+            )
+        codes.append(task_codes)
     low, high = np.minimum(*codes), np.maximum(*codes)
     loops = np.flatnonzero(low == high)
     if len(loops):
-        raise ValueError(f"edges link task {tasks.values[low[loops[:1]]].tolist()[0]!r} with itself")
+        raise ValueError(f"edges links task {tasks.values[low[loops[:1]]].tolist()[0]!r} to itself; remove it")
     keys = np.unique(low * len(tasks) + high)
     return keys // len(tasks), keys % len(tasks)

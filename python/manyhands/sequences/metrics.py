@@ -1,4 +1,4 @@
-"""Spans against true spans."""
+"""Precision, recall and F1 of spans."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _TOKENS = ("sequence", "position", "label")
 
 @dataclass(frozen=True)
 class SpanScores:
-    """How spans compare with true ones: shares of them, how many there are, and how many match.
+    """Precision, recall and F1 of spans, with counts.
 
-    ``precision`` is NaN where nothing was found, ``recall`` where there is nothing to find, and ``f1`` where there is
-    neither.
+    ``precision`` is NaN if nothing was predicted, ``recall`` if there are no true spans, and ``f1`` if both are the
+    case.
     """
 
     precision: float
@@ -40,7 +40,7 @@ class SpanScores:
 
 @dataclass(frozen=True)
 class _Spans:
-    """Spans as columns: name of the sequence, first place, first behind, name of the type; each once."""
+    """Distinct spans as columns: sequence, start, end (exclusive), type."""
 
     sequences: Names
     of: Ints
@@ -49,25 +49,27 @@ class _Spans:
     types: list[Any]
 
     @classmethod
-    def of_any(cls, given: Any, what: str) -> _Spans:
-        if hasattr(given, "spans_"):
-            given = given.spans_
-        if isinstance(given, Sequences):
-            if given.n_workers != 1:
-                raise ValueError(f"{what} holds readings of {given.n_workers} workers; select one, or aggregate them")
-            given = given.spans()
-        tag = if_there(given, "tag")
+    def of_any(cls, spans: Any, what: str) -> _Spans:
+        if hasattr(spans, "spans_"):
+            spans = spans.spans_
+        if isinstance(spans, Sequences):
+            if spans.n_workers != 1:
+                raise ValueError(f"{what} has annotations of {spans.n_workers} workers; select one, or aggregate them")
+            spans = spans.spans()
+        tag = if_there(spans, "tag")
         roles = {"sequence": None, "start": None, "end": None} | ({} if tag is None else {"tag": tag})
-        found = columns_of(given, roles, ("start", "end"))
-        (start, end) = (found.others[role][0] for role in ("start", "end"))
+        columns = columns_of(spans, roles, ("start", "end"))
+        (start, end) = (columns.others[role][0] for role in ("start", "end"))
         starts, ends = whole_numbers(*start)[0], whole_numbers(*end)[0]
         if (ends <= starts).any():
             row = int(np.argmax(ends <= starts))
-            raise ValueError(f"{what} has a span from {starts[row]} to {ends[row]}, at row {row}: it has no token")
-        types = found.ids["tag"].names().values.tolist() if "tag" in found.ids and len(starts) else [""] * len(starts)
+            raise ValueError(f"{what} has an empty span from {starts[row]} to {ends[row]} at row {row}")
+        types = (
+            columns.ids["tag"].names().values.tolist() if "tag" in columns.ids and len(starts) else [""] * len(starts)
+        )
         if not len(starts):
             return cls(Names(np.zeros(0, object)), starts, starts, ends, types)
-        of, names = found.ids["sequence"].encode()
+        of, names = columns.ids["sequence"].encode()
         return cls(names, of.astype(np.int64), starts, ends, types)
 
     def keys(self, sequences: set[Any] | None) -> set[tuple[Any, int, int, Any]]:
@@ -78,18 +80,24 @@ class _Spans:
 
 
 def span_scores(found: Any, truth: Any, *, relaxed: bool = False, sequences: Iterable[Any] | None = None) -> SpanScores:
-    """Precision, recall and F1 of spans.
+    """Return precision, recall and F1 of predicted spans against true spans.
 
     Parameters
     ----------
-    found, truth
-        A fitted model of sequences, :class:`~manyhands.Sequences` of one worker, or a frame of spans: sequence (or
-        document), start, end and, if there are types, tag.
-    relaxed
-        By default a span is right if sequence, both ends and type are. Relaxed, each counts by the share of its places
-        that are in spans of its type on the other side.
-    sequences
-        Those to compare on; by default all.
+    found : fitted sequence aggregator, Sequences of one worker, or frame
+        Predicted spans. Frames have the columns sequence (or document), start, end and optionally tag.
+    truth : fitted sequence aggregator, Sequences of one worker, or frame
+        True spans, in the same form.
+    relaxed : bool, default False
+        By default a span is correct if sequence, start, end and type match. If True, each span counts by the share of
+        its positions that are inside spans of the same type on the other side.
+    sequences : iterable of ids, optional
+        Sequences to compare; all by default.
+
+    Returns
+    -------
+    SpanScores
+        ``precision``, ``recall``, ``f1`` and counts.
 
     Examples
     --------
@@ -102,7 +110,7 @@ def span_scores(found: Any, truth: Any, *, relaxed: bool = False, sequences: Ite
     0.75
     """
     wanted = None if sequences is None else set(sequences)
-    ours, theirs = (_Spans.of_any(given, what).keys(wanted) for given, what in ((found, "found"), (truth, "truth")))
+    ours, theirs = (_Spans.of_any(spans, what).keys(wanted) for spans, what in ((found, "found"), (truth, "truth")))
     both = len(ours & theirs)
     hits, covered = float(both), float(both)
     if relaxed:
@@ -119,7 +127,7 @@ def span_scores(found: Any, truth: Any, *, relaxed: bool = False, sequences: Ite
 
 
 def _covered(spans: set[tuple[Any, int, int, Any]], others: set[tuple[Any, int, int, Any]]) -> float:
-    """Sum over spans of the share of their places that are in others of their sequence and type."""
+    """Sum over spans of the share of their positions covered by spans of the same sequence and type."""
     places: dict[Any, set[int]] = {}
     for of, start, end, kind in others:
         places.setdefault((of, kind), set()).update(range(start, end))

@@ -1,4 +1,4 @@
-"""Simulated readings of sequences: spans, and workers who miss, invent and confuse them."""
+"""Simulation of sequence annotations: workers miss, invent and confuse spans."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class SequencesSimulation(Simulation):
-    """Readings that were drawn, the true tags as the reading of one worker called ``truth``, and skills of workers."""
+    """Simulated annotations, true tags (as a table with one worker, ``truth``) and worker skills."""
 
     log: Sequences
     truth: Sequences
@@ -41,27 +41,40 @@ def simulate(
     spread: float = 0.1,
     seed: int = 0,
 ) -> SequencesSimulation:
-    """Draw readings of sequences with spans.
-
-    True tags are a Markov chain. At each token a worker does what is right with the probability of their skill: the
-    true tag, or staying outside a span whose beginning was missed; else says any other tag that may follow the last.
-
-    Time O(tokens of all readings), in Python.
+    """Simulate annotations of sequences with spans.
 
     Parameters
     ----------
-    n_tasks, n_workers, n_types
-        Sizes; sequences and workers are numbers from 0, types are called ``t0``, ``t1``, ….
-    length
-        Tokens of a sequence.
-    answers_per_task
-        Workers who read a sequence, all different.
-    spans, span_length
-        Spans of a sequence and tokens of a span, about, on average.
-    skill, spread
-        Mean and standard deviation of workers' skills, which are kept between 0.05 and 0.99.
-    seed
-        Seed of all draws.
+    n_tasks : int, default 100
+        Number of sequences, with ids from 0.
+    n_workers : int, default 10
+        Number of workers, with ids from 0.
+    n_types : int, default 2
+        Number of span types: ``t0``, ``t1``, ….
+    length : int, default 20
+        Tokens per sequence.
+    answers_per_task : int, default 5
+        Workers per sequence, all different.
+    spans : float, default 2.0
+        Approximate mean number of spans per sequence.
+    span_length : float, default 2.0
+        Approximate mean number of tokens per span.
+    skill : float, default 0.85
+        Mean worker skill: the probability of the correct tag at each token.
+    spread : float, default 0.1
+        Standard deviation of worker skills, which are clipped to [0.05, 0.99].
+    seed : int, default 0
+        Random seed.
+
+    Returns
+    -------
+    SequencesSimulation
+        ``log``, ``truth`` and ``skills``.
+
+    Notes
+    -----
+    True tags are a Markov chain. The correct tag is the true tag, or ``O`` inside a span whose start the worker missed;
+    errors are uniform over the other legal tags. Time O(annotated tokens), in Python.
 
     Examples
     --------
@@ -83,7 +96,7 @@ def simulate(
     begin, more = spans / length, 1 - 1 / span_length
     truth = np.stack([_truth(rng, length, n_types, begin, more) for _ in range(n_tasks)])
     readers = np.stack([rng.choice(n_workers, answers_per_task, replace=False) for _ in range(n_tasks)])
-    said = [_reading(rng, row, skills[w], n_types) for row, by in zip(truth, readers, strict=True) for w in by]
+    annotations = [_reading(rng, row, skills[w], n_types) for row, by in zip(truth, readers, strict=True) for w in by]
     names = np.array(["O"] + [f"{part}-t{kind}" for kind in range(n_types) for part in "BI"], object)
     tokens = np.arange(length)
 
@@ -93,9 +106,9 @@ def simulate(
         )
 
     every = np.arange(n_tasks)
-    made = table(np.repeat(every, answers_per_task), readers.reshape(-1), np.concatenate(said))
+    log = table(np.repeat(every, answers_per_task), readers.reshape(-1), np.concatenate(annotations))
     true_tags = table(every, np.full(n_tasks, "truth", object), truth.reshape(-1))
-    return SequencesSimulation(log=made, truth=true_tags, skills=skills, seed=seed)
+    return SequencesSimulation(log=log, truth=true_tags, skills=skills, seed=seed)
 
 
 def _truth(rng: np.random.Generator, length: int, n_types: int, begin: float, more: float) -> npt.NDArray[np.int64]:

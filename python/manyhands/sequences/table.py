@@ -1,4 +1,4 @@
-"""The table of sequences: who gave which token of a sequence what tag, or marked which spans of a document."""
+"""Table of sequence annotations: token tags or document spans by worker."""
 
 from __future__ import annotations
 
@@ -19,28 +19,27 @@ from manyhands._base.names import Codes, Names
 from manyhands._base.task_table import Answers, Payload
 from manyhands.sequences.encode import Built, Grid, Ints, build_spans, build_tokens, places, starts_of
 from manyhands.sequences.spans import PLACES, holds_spans, readers_of, span_columns
-from manyhands.sequences.tags import UNSAID, Scheme, Tags, Tokens
-from manyhands.texts.words import places_of_tokens
+from manyhands.sequences.tags import NO_TAG, Scheme, Tags, Tokens
+from manyhands.texts.words import token_offsets
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Gaps = Literal["error", "outside", "unsaid"]
-#: What counts as a token of a text: a word, or one sign.
 
 
 class Sequences(Answers):
-    """An immutable, sparse table of readings: what a worker said of a sequence, a tag for each of its tokens.
+    """Immutable, sparse table of sequence annotations: each worker's tags of the tokens of a sequence.
 
-    A sequence is a sentence or a document of words, or anything else that comes in an order, such as frames of a film.
-    Tags say where spans begin and go on, in any of the usual schemes, and are kept as BIO: ``O`` outside, ``B-x`` for
-    the first token of a span of type x, ``I-x`` further inside. Labels that are no such tags are classes of tokens, any
-    of which may follow any other. A tag ``I-x`` that nobody began becomes ``B-x``, which a warning counts.
+    Use it for named entities, spans in text, or other ordered data such as video frames. Build it with
+    :meth:`from_frame`, :meth:`from_spans` or :meth:`from_conll`, or read a file with :func:`manyhands.read` and
+    ``kind="sequences"``. Sequences are the tasks; ids are as in :class:`~manyhands.Annotations`.
 
-    Layers, such as nested entities, are sequences of their own: see `layer` of :meth:`from_spans`.
-
-    Made by one of the constructors below or by :func:`manyhands.read` with ``kind="sequences"``. Ids are those of
-    :class:`~manyhands.Annotations`; sequences are its tasks.
+    Span tags are read in any of the usual schemes and stored as BIO: ``O`` outside, ``B-x`` for the first token of a
+    span of type x, ``I-x`` for the following tokens. Other labels are token classes, which may follow each other in any
+    order. An ``I-x`` without a preceding ``B-x`` or ``I-x`` becomes ``B-x``, with a warning. A *reading* is one
+    worker's annotation of one sequence. Nested or overlapping spans need one sequence per layer: see `layer` of
+    :meth:`from_spans`.
 
     Memory: 2 bytes per token of each reading, 16 per token of each sequence and 8 per reading, plus names.
 
@@ -68,7 +67,7 @@ class Sequences(Answers):
     _table: _core.CodeTable
     _grid: Grid
     _tags: Tags
-    #: Readings, which the table holds numbers of: where the tags of each begin, and all tags.
+    #: Start offset of the tags of each reading, and all tags. The compiled table stores the reading numbers.
     _offsets: Ints
     _codes: Tokens
 
@@ -88,32 +87,37 @@ class Sequences(Answers):
         gaps: Gaps = "error",
         repeats: Literal["error", "first", "last"] = "error",
     ) -> Self:
-        """Build a table from a pandas, polars, pyarrow or duckdb frame, or a mapping of columns: a row for each tag.
+        """Build a table from a pandas, polars, pyarrow or duckdb frame, or a mapping of columns: one row per tag.
 
-        A frame that has no positions but starts and ends holds spans, and is read as by :meth:`from_spans`.
+        A frame with start and end columns instead of positions contains spans and is read by :meth:`from_spans`.
 
         Parameters
         ----------
-        frame
-            The log. Anything with the Arrow PyCapsule interface will do.
-        sequence, worker
-            Columns of ids, as for :meth:`Annotations.from_frame`; several in a list are one id together.
-        position
-            Column of whole numbers that order the tokens of a sequence. Those that somebody tagged are its tokens.
-        label
-            Column of tags. A row without one says nothing of its token.
-        scheme
-            How tags are written: ``"bio"`` (IOB1 too), ``"bilou"``, ``"bioes"``, ``"io"`` (types alone; equal ones side
-            by side are one span) or ``"classes"`` (no spans); ``"auto"`` goes by their looks.
-        outside
-            The tag of tokens that are in no span.
-        gaps
-            What a token means that one reader of a sequence tagged and another did not: an ``"error"`` (the default,
-            since it cannot be told), a token ``"outside"`` all spans, or one that the other said nothing of
-            (``"unsaid"``); the latter two with a warning that counts them.
-        repeats
-            What to do with a worker's further tags of the same token: an ``"error"``, or only the ``"first"`` or
-            ``"last"`` row.
+        frame : DataFrame, Arrow table or mapping of columns
+            The log. Any object with the Arrow PyCapsule interface works.
+        sequence : str or list of str, optional
+            Column of sequence ids, as for :meth:`Annotations.from_frame`; several columns form one id.
+        position : str, optional
+            Column of whole numbers that order the tokens of a sequence. Its tokens are the positions with a tag.
+        worker : str or list of str, optional
+            Column of worker ids; several columns form one id.
+        label : str, optional
+            Column of tags. Rows without a tag are missing answers.
+        scheme : {"auto", "bio", "bilou", "bioes", "io", "classes"}, default "auto"
+            Tagging scheme: ``"bio"`` (including IOB1), ``"bilou"``, ``"bioes"``, ``"io"`` (types only; adjacent equal
+            types form one span) or ``"classes"`` (no spans). ``"auto"`` detects it.
+        outside : str or int, default "O"
+            Tag of tokens outside all spans.
+        gaps : {"error", "outside", "unsaid"}, default "error"
+            Treatment of tokens that some workers of a sequence tagged and others did not: raise, treat them as
+            ``"outside"`` all spans, or as missing answers (``"unsaid"``). The last two warn with a count.
+        repeats : {"error", "first", "last"}, default "error"
+            Treatment of several tags of one worker for the same token: raise, or keep the first or last row.
+
+        Returns
+        -------
+        Sequences
+            The table.
 
         Examples
         --------
@@ -122,8 +126,8 @@ class Sequences(Answers):
         >>> mh.Sequences.from_frame(log, sequence="doc", position="pos", label="tag").tags.tolist()
         ['O', 'B', 'I']
         """
-        given = {"sequence": sequence, "position": position, "worker": worker, "label": label}
-        named = {role: name for role, name in given.items() if name is not None}
+        arguments = {"sequence": sequence, "position": position, "worker": worker, "label": label}
+        named = {role: name for role, name in arguments.items() if name is not None}
         needed = cls._needed(names_of(frame), named)
         columns = columns_of(frame, dict.fromkeys(needed) | named, cls.spec.numbers)
         return cls._of_columns(columns, scheme=scheme, outside=outside, gaps=gaps, repeats=repeats)
@@ -132,13 +136,13 @@ class Sequences(Answers):
     def _needed(cls, names: Sequence[str], named: Collection[str]) -> tuple[str, ...]:
         spans = holds_spans(names, named)
         labelled = not spans and one_known(names, "label") is not None
-        said = "label" if labelled or "label" in named else "tag"
-        asked = said in named or not spans or bool(known_among(names, WELL_KNOWN[said]))
-        return ("sequence", *(PLACES if spans else ("position",)), "worker", *((said,) if asked else ()))
+        label_role = "label" if labelled or "label" in named else "tag"
+        asked = label_role in named or not spans or bool(known_among(names, WELL_KNOWN[label_role]))
+        return ("sequence", *(PLACES if spans else ("position",)), "worker", *((label_role,) if asked else ()))
 
     @classmethod
     def from_arrays(cls, sequences: Any, positions: Any, workers: Any, labels: Any, **settings: Any) -> Self:
-        """Build a table from four columns of equal length; settings are those of :meth:`from_frame`."""
+        """Build a table from four columns of equal length; for the settings, see :meth:`from_frame`."""
         return cls._of_arrays(settings, sequences=sequences, positions=positions, workers=workers, labels=labels)
 
     @classmethod
@@ -155,11 +159,11 @@ class Sequences(Answers):
         if "position" not in columns.others:
             begins, ends = (columns.others[role][0] for role in PLACES)
             document = joined_ids("sequence", [ids[role] for role in ("sequence", "layer") if role in ids])
-            said = ids.get("label", ids.get("tag"))
-            built = build_spans(document, begins, ends, ids["worker"], said, readers=None, lengths=None, tokens=None)
+            tags = ids.get("label", ids.get("tag"))
+            built = build_spans(document, begins, ends, ids["worker"], tags, readers=None, lengths=None, tokens=None)
             return cls._of_built(built)
         ((position, what),) = columns.others["position"]
-        # Read from files and the command line, the rule for repeats is that of other kinds unless somebody chose.
+        # Files and the command line use the default of other kinds ("keep") unless the caller chose a value.
         built = build_tokens(
             ids["sequence"],
             (position, what),
@@ -187,37 +191,41 @@ class Sequences(Answers):
         texts: Mapping[Any, str] | None = None,
         tokens: Mapping[Any, Iterable[tuple[int, int]]] | None = None,
     ) -> Self:
-        """Build a table from spans: a row for each that a worker marked in a document.
+        """Build a table from spans: one row per span that a worker marked in a document.
 
-        A worker who marked something in a document read all of it. A row with neither start nor end says that a worker
-        read the document and marked nothing.
+        A worker with a span in a document has annotated the whole document. A row without start and end means that the
+        worker annotated the document and marked no span.
 
         Parameters
         ----------
-        *columns
-            Either a frame, of which `document`, `start`, `end`, `worker`, `tag` and `layer` name columns, or the first
-            five of these themselves, in that order: ids and whole numbers.
-        document, worker
-            Which document, and who marked the span.
-        start, end
-            Its first place, counted from 0, and the first one behind it: tokens, or characters where `texts` or
-            `tokens` are given.
-        tag
-            Its type; None where there is only one.
-        layer
-            What tells apart spans that may overlap: each layer of a document is a sequence of its own, called
-            ``document / layer``. The column of tags will do.
-        readers
-            Who read what, in two columns, document and worker: a frame, or a pair of columns. Needed where readers who
-            marked nothing have no row.
-        lengths
-            Number of tokens of each document. By default a document ends where its last span does; if that is beyond
-            1,000,000, what lies between two borders of spans is one token (with a warning).
-        texts
-            The text of each document: tokens are its words and signs, places are characters, and a token is in a span
-            that touches it.
-        tokens
-            In place of `texts`, the first character of each token and the first behind it, for each document.
+        *columns : frame, or up to five columns
+            A frame, in which `document`, `start`, `end`, `worker`, `tag` and `layer` name columns; or the first five of
+            these as columns, in this order.
+        document, worker : str or column
+            Document ids and worker ids.
+        start, end : str or column
+            First position of the span, from 0, and its end (exclusive): token numbers, or character offsets if `texts`
+            or `tokens` is passed.
+        tag : str or column, optional
+            Type of the span; None if there is only one type.
+        layer : str or column, optional
+            Layer of the span, for overlapping or nested spans. Each layer of a document becomes a sequence named
+            ``document / layer``. The tag column can serve as layer.
+        readers : frame or pair of columns, optional
+            Documents and workers that annotated them. Required if workers without spans have no row.
+        lengths : mapping of document id to int, optional
+            Number of tokens of each document. By default, a document ends with its last span; beyond position
+            1,000,000, each interval between span boundaries counts as one token (with a warning).
+        texts : mapping of document id to str, optional
+            Text of each document. Tokens are its words and punctuation marks, positions are character offsets, and a
+            span covers the tokens that it touches.
+        tokens : mapping of document id to list of (start, end), optional
+            Character offsets of the tokens of each document, instead of `texts`.
+
+        Returns
+        -------
+        Sequences
+            The table.
 
         Examples
         --------
@@ -229,29 +237,29 @@ class Sequences(Answers):
         <Sequences: 3 readings of 2 sequences (10 tokens) by 2 workers, spans of 2 types>
         """
         named = {"document": document, "start": start, "end": end, "worker": worker, "tag": tag}
-        given = span_columns(columns, named, layer)
+        span_roles = span_columns(columns, named, layer)
         if sum(one is not None for one in (lengths, texts, tokens)) > 1:
-            raise ValueError("give one of lengths, texts and tokens: each says what the tokens of a document are")
+            raise ValueError("pass only one of lengths, texts and tokens: each defines the tokens of a document")
         cut = None if tokens is None else {name: [(a, b) for a, b in one] for name, one in tokens.items()}
         if texts is not None:
-            cut = {name: places_of_tokens(text) for name, text in texts.items()}
+            cut = {name: token_offsets(text) for name, text in texts.items()}
         pairs = None if readers is None else readers_of(readers)
-        document_ids = given.ids["document"]
-        if "layer" in given.ids:
+        document_ids = span_roles.ids["document"]
+        if "layer" in span_roles.ids:
             if pairs is not None:
-                raise ValueError("readers= and layer= do not go together: name the layer as part of the document")
+                raise ValueError("readers= and layer= cannot be combined: include the layer in the document id")
             of, names = document_ids.encode()
-            document_ids = joined_ids("document", [document_ids, given.ids["layer"]])
+            document_ids = joined_ids("document", [document_ids, span_roles.ids["layer"]])
             sizes: Mapping[Any, Any] = lengths or cut or {}
             layered = dict(zip(document_ids.names().values.tolist(), names.values[of].tolist(), strict=True))
-            known = {full: sizes[name] for full, name in layered.items() if name in sizes}
-            lengths, cut = (known if lengths is not None else None), (known if cut is not None else None)
+            layer_sizes = {full: sizes[name] for full, name in layered.items() if name in sizes}
+            lengths, cut = (layer_sizes if lengths is not None else None), (layer_sizes if cut is not None else None)
         built = build_spans(
             document_ids,
-            given.others["start"][0],
-            given.others["end"][0],
-            given.ids["worker"],
-            given.ids.get("tag"),
+            span_roles.others["start"][0],
+            span_roles.others["end"][0],
+            span_roles.ids["worker"],
+            span_roles.ids.get("tag"),
             readers=pairs,
             lengths=lengths,
             tokens=cut,
@@ -260,16 +268,21 @@ class Sequences(Answers):
 
     @classmethod
     def from_conll(cls, source: Any, **settings: Any) -> Self:
-        """Read tags in columns, a token a line and an empty line after each sequence, as of the CoNLL tasks.
+        """Read CoNLL files: one token per line, an empty line after each sequence.
 
         Parameters
         ----------
-        source
-            A file for each worker, as a mapping from workers to paths, whose last column holds tags; or one file whose
-            first column holds words and each other one the tags of a worker, ``?`` where they said nothing. Lines that
-            begin with ``-DOCSTART-`` or ``#`` are skipped. Sequences are numbered from 0, workers of one file too.
+        source : path or mapping of worker id to path
+            One file per worker, with the tags in the last column; or one file with words in the first column and one
+            column of tags per worker (``?`` for a missing tag). Lines starting with ``-DOCSTART-`` or ``#`` are
+            skipped. Sequences are numbered from 0, as are the workers of a single file.
         **settings
-            `scheme`, `outside` and `gaps`, as for :meth:`from_frame`.
+            `scheme`, `outside` and `gaps` of :meth:`from_frame`.
+
+        Returns
+        -------
+        Sequences
+            The table.
         """
         from manyhands.sequences.conll import read_columns
 
@@ -288,65 +301,65 @@ class Sequences(Answers):
 
     @property
     def table(self) -> _core.CodeTable:
-        """The compiled table of codes and numbers of readings: frozen."""
+        """Compiled table of reading numbers (read-only)."""
         return self._table
 
     @property
     def sequences(self) -> npt.NDArray[Any]:
-        """Names of the sequences, in code order; the same as :attr:`tasks`."""
+        """Sequence ids, in code order; the same as :attr:`tasks`."""
         return self._tasks.values
 
     @property
     def n_tokens(self) -> int:
-        """Number of tokens of all sequences."""
+        """Total number of tokens."""
         return len(self._grid.begins)
 
     @property
     def lengths(self) -> Ints:
-        """Number of tokens of each sequence, (n_tasks,)."""
+        """Number of tokens of each sequence, shape (n_tasks,)."""
         return self._grid.lengths
 
     @property
     def positions(self) -> Ints:
-        """Where each token begins, those of one sequence after the other, (n_tokens,)."""
+        """Start position of each token, sequence after sequence, shape (n_tokens,)."""
         return self._grid.begins
 
     @property
     def tags(self) -> npt.NDArray[Any]:
-        """All tags that a token can have, in code order."""
+        """All tags, in code order."""
         return self._tags.names.values
 
     @property
     def types(self) -> npt.NDArray[Any]:
-        """Types of spans, or classes of tokens where there are no spans."""
+        """Span types, or token classes if there are no spans."""
         return self._tags.types.values
 
     def readings(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32], Ints, Tokens]:
-        """Sequence and worker of every reading, where the tags of each begin, and all tags by codes: fresh arrays.
+        """Return sequence and worker of every reading, the offsets of their tags, and all tag codes, as new arrays.
 
-        Readings are in the order of sequences, and of workers within them; 65,535 stands for a token not asked about.
+        Readings are sorted by sequence, then by worker. Code 65,535 marks a token without a tag.
         """
         sequences, workers, readings = self._table.columns()
         lengths = self._grid.lengths[sequences]
         return sequences, workers, starts_of(lengths), self._codes[places(self._offsets[readings], lengths)]
 
     def to_frame(self) -> pa.Table:
-        """Return the tags as an Arrow table: sequence, position, worker, label; tokens not asked about have no row."""
+        """Return the tags as an Arrow table with columns sequence, position, worker and label; no row if no tag."""
         sequences, workers, _, codes = self.readings()
         lengths = self._grid.lengths[sequences]
-        said = codes != UNSAID
-        of, by = (np.repeat(part, lengths)[said] for part in (sequences, workers))
+        present = codes != NO_TAG
+        sequence_rows, worker_rows = (np.repeat(part, lengths)[present] for part in (sequences, workers))
         return arrow.table(
             {
-                "sequence": arrow.take(self._tasks.arrow(), of),
-                "position": self._grid.begins[places(self._grid.starts[sequences], lengths)][said],
-                "worker": arrow.take(self._workers.arrow(), by),
-                "label": arrow.take(self._tags.names.arrow(), codes[said]),
+                "sequence": arrow.take(self._tasks.arrow(), sequence_rows),
+                "position": self._grid.begins[places(self._grid.starts[sequences], lengths)][present],
+                "worker": arrow.take(self._workers.arrow(), worker_rows),
+                "label": arrow.take(self._tags.names.arrow(), codes[present]),
             }
         )
 
     def spans(self) -> pa.Table:
-        """Return what was marked as an Arrow table: sequence, worker, start, end, tag; runs of classes likewise."""
+        """Return the marked spans (or runs of a class) as an Arrow table: sequence, worker, start, end, tag."""
         sequences, workers, offsets, codes = self.readings()
         first = np.zeros(len(codes) + 1, np.bool_)
         first[offsets] = True
@@ -371,28 +384,28 @@ class Sequences(Answers):
         counts = np.bincount(types, minlength=len(self._tags.types))
         spans = dict(zip(map(str, self.types.tolist()), counts.tolist(), strict=True))
         length = float((ends - begins).mean()) if len(begins) else float("nan")
-        marked = ", ".join(f"{name or 'of no type'} {n:,}" for name, n in spans.items())
-        long = f", {length:.2f} tokens long on average" if len(begins) else ""
-        unsaid = int((codes == UNSAID).sum())
-        tags = len(codes) - unsaid
+        per_type = ", ".join(f"{name or 'of no type'} {n:,}" for name, n in spans.items())
+        mean_length = f", {length:.2f} tokens long on average" if len(begins) else ""
+        missing = int((codes == NO_TAG).sum())
+        tags = len(codes) - missing
         yield Fact("n_annotations", self.n_annotations, "readings")
         yield Fact("n_tasks", self.n_tasks, "sequences")
         yield Fact("n_tokens", self.n_tokens, "tokens")
         yield Fact("n_workers", self.n_workers, "workers")
-        yield Fact("n_tags", tags, "tags", f"{tags:,} ({unsaid:,} tokens of readings have none)")
-        yield Fact("n_unsaid", unsaid)
+        yield Fact("n_tags", tags, "tags", f"{tags:,} ({missing:,} tokens of readings have none)")
+        yield Fact("n_unsaid", missing)
         yield Fact("lengths", Spread.of(self.lengths), "sequence length")
         yield Fact("labels_per_task", Spread.of(self.labels_per_task), "per sequence")
         yield Fact("labels_per_worker", Spread.of(self.labels_per_worker), "per worker")
-        yield Fact("spans", spans, "spans", f"{len(begins):,}{long} ({marked})")
+        yield Fact("spans", spans, "spans", f"{len(begins):,}{mean_length} ({per_type})")
         yield Fact("span_length", length)
 
     def __repr__(self) -> str:
         readings, sequences = counted(self.n_annotations, "reading"), counted(self.n_tasks, "sequence")
         tokens, workers = counted(self.n_tokens, "token"), counted(self.n_workers, "worker")
         types = len(self._tags.types)
-        said = f"spans of {counted(types, 'type')}" if self._tags.spans else counted(types, "class", "classes")
-        return f"<Sequences: {readings} of {sequences} ({tokens}) by {workers}, {said}>"
+        content = f"spans of {counted(types, 'type')}" if self._tags.spans else counted(types, "class", "classes")
+        return f"<Sequences: {readings} of {sequences} ({tokens}) by {workers}, {content}>"
 
     def _identity(self) -> tuple[Any, ...]:
         return (*super()._identity(), self._tags.types, self._tags.spans, self.n_tokens)
@@ -406,7 +419,7 @@ class Sequences(Answers):
     # ------------------------------------------------------------------------------------------- persistence
 
     def _said(self, said: npt.NDArray[Any]) -> dict[str, Any]:
-        raise NotImplementedError  # `to_frame` has a row a token
+        raise NotImplementedError  # `to_frame` has one row per token
 
     def _packed(self, said: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
         _, _, _, codes = self.readings()
@@ -424,21 +437,21 @@ class Sequences(Answers):
         sound = len(starts) == len(tasks) + 1 and starts[0] == 0 and starts[-1] == len(begins)
         sound = sound and bool((np.diff(starts) > 0).all()) and bool((begins < ends).all())
         if not sound or not (task_codes < len(tasks)).all() or (np.diff(task_codes.astype(np.int64)) < 0).any():
-            raise content.damaged("its tokens are not those of its sequences")
+            raise content.damaged("the token offsets do not match the sequences")
         grid = Grid(starts, begins, ends)
         offsets = starts_of(grid.lengths[task_codes])
-        if offsets[-1] != len(codes) or not ((codes < len(tags)) | (codes == UNSAID)).all():
-            raise content.damaged("its tags are not those of its readings")
+        if offsets[-1] != len(codes) or not ((codes < len(tags)) | (codes == NO_TAG)).all():
+            raise content.damaged("the tags do not match the annotations")
         n = len(task_codes)
         return Payload(np.arange(n), n, (grid, tags, offsets, codes))
 
 
 def runs(tags: Tags, codes: Tokens, first: npt.NDArray[np.bool_]) -> tuple[Ints, Ints, Ints]:
-    """Spans, or runs of a class, in a line of tokens: first token, the one behind the last, type."""
+    """Return the start, end (exclusive) and type of each span, or run of a class, on the axis of all tokens."""
     begins = tags.begins(codes, first)
     types = tags.types_of(codes)
     starts = np.flatnonzero(begins)
-    # Behind the last token of a span something else begins, or nothing is.
+    # A span ends where another one starts, outside all spans, and at the end of a sequence.
     stops = np.concatenate([begins | (types < 0) | first, [True]])
     at = np.flatnonzero(stops)
     ends = at[np.searchsorted(at, starts, side="right")]

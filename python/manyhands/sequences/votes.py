@@ -1,4 +1,4 @@
-"""Votes on tokens and on spans, without a model of workers."""
+"""Majority votes on tokens and on spans."""
 
 from __future__ import annotations
 
@@ -9,26 +9,28 @@ import numpy as np
 from manyhands._base.checks import check_number
 from manyhands._base.estimator import Array
 from manyhands._base.progress import Callback
-from manyhands.sequences.base import Segments, SequenceAggregator, SequenceFit, compared
+from manyhands.sequences.base import Segments, SequenceAggregator, SequenceFit, count_matches
 from manyhands.sequences.encode import Ints, places
 from manyhands.sequences.table import Sequences, runs
-from manyhands.sequences.tags import UNSAID, Tags, Tokens
+from manyhands.sequences.tags import NO_TAG, Tags, Tokens
 
 
 def token_shares(votes: Sequences) -> Array:
-    """Share of each tag among what was said of each token, even where nobody was asked, (n_tokens, n_tags)."""
+    """Share of each tag among the tags of each token, uniform for tokens without tags; shape (n_tokens, n_tags)."""
     sequences, _, _, codes = votes.readings()
     k = len(votes._tags)
     token = places(votes._grid.starts[sequences], votes._grid.lengths[sequences])
-    said = codes != UNSAID
-    counts = np.bincount(token[said] * k + codes[said], minlength=votes.n_tokens * k).reshape(-1, k).astype(np.float64)
+    present = codes != NO_TAG
+    counts = (
+        np.bincount(token[present] * k + codes[present], minlength=votes.n_tokens * k).reshape(-1, k).astype(np.float64)
+    )
     total = counts.sum(axis=1, keepdims=True)
     shares: Array = np.divide(counts, total, out=np.full_like(counts, 1.0 / k), where=total > 0)
     return shares
 
 
-def legalised(tags: Tags, codes: Tokens, votes: Sequences) -> Tokens:
-    """Let tokens that go on with a span that is not there begin one."""
+def repair_orphans(tags: Tags, codes: Tokens, votes: Sequences) -> Tokens:
+    """Turn tags that continue a missing span into span starts."""
     if not tags.spans:
         return codes
     before = np.concatenate([[0], codes[:-1]]).astype(np.int64)
@@ -39,7 +41,7 @@ def legalised(tags: Tags, codes: Tokens, votes: Sequences) -> Tokens:
 
 
 def _marks(votes: Sequences) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """Spans of all readings by tokens of the table: start, end, type, sequence, reading."""
+    """Return the start, end, type, sequence and annotation of all spans, in tokens of the table."""
     sequences, _, offsets, codes = votes.readings()
     firsts = np.zeros(len(codes) + 1, np.bool_)
     firsts[offsets] = True
@@ -50,44 +52,44 @@ def _marks(votes: Sequences) -> tuple[Ints, Ints, Ints, Ints, Ints]:
     return starts + shift, ends + shift, types, of, reading
 
 
-def shares_of(votes: Sequences, found: tuple[Ints, Ints, Ints]) -> Segments:
-    """Segments with the share of the readings that have each, that begin one like it there, and that end one there."""
+def span_shares(votes: Sequences, spans: tuple[Ints, Ints, Ints]) -> Segments:
+    """Segments with the shares of annotators who marked the exact span, one starting there, and one ending there."""
     starts, ends, types, _, _ = _marks(votes)
     t, n = max(len(votes._tags.types), 1), votes.n_tokens + 1
-    sequence = np.searchsorted(votes._grid.starts, found[0], side="right") - 1
+    sequence = np.searchsorted(votes._grid.starts, spans[0], side="right") - 1
     readers = votes.labels_per_task[sequence].astype(np.float64)
 
-    def share(given: Ints, wanted: Ints) -> Array:
-        keys, counts = np.unique(given, return_counts=True)
+    def share(observed: Ints, queries: Ints) -> Array:
+        keys, counts = np.unique(observed, return_counts=True)
         if not len(keys):
-            return np.zeros(len(wanted))
-        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        return np.asarray(np.where(keys[at] == wanted, counts[at], 0) / readers)
+            return np.zeros(len(queries))
+        at = np.minimum(np.searchsorted(keys, queries), len(keys) - 1)
+        return np.asarray(np.where(keys[at] == queries, counts[at], 0) / readers)
 
-    begun, ended = starts * t + types, ends * t + types
-    wanted = [place * t + found[2] for place in found[:2]]
-    # Numbers of exact spans may be too large for one whole number: they are numbered by what occurs.
-    exact, number = np.unique(np.concatenate([ended, wanted[1]]), return_inverse=True)
-    both = begun * len(exact) + number[: len(ended)]
+    start_keys, end_keys = starts * t + types, ends * t + types
+    span_keys = [place * t + spans[2] for place in spans[:2]]
+    # Exact spans are numbered by occurrence, because start and end combined may overflow an integer.
+    exact, number = np.unique(np.concatenate([end_keys, span_keys[1]]), return_inverse=True)
+    exact_keys = start_keys * len(exact) + number[: len(end_keys)]
     assert n * t * max(len(exact), 1) < 2**63
     return Segments(
-        *found,
-        share(both, wanted[0] * len(exact) + number[len(ended) :]),
-        share(begun, wanted[0]),
-        share(ended, wanted[1]),
+        *spans,
+        share(exact_keys, span_keys[0] * len(exact) + number[len(end_keys) :]),
+        share(start_keys, span_keys[0]),
+        share(end_keys, span_keys[1]),
     )
 
 
 class TokenVote(SequenceAggregator):
-    """The tag that most workers gave each token.
+    """Majority vote on each token.
 
-    A token that as many put into a span as out of it is in the span, since workers overlook more than they invent;
-    among equal types the one that is said more often in the whole log wins. A tag that goes on with a span that did not
-    win begins one. Probabilities are shares of the readers.
+    A fast baseline for sequences. Probabilities are shares of the annotators. Ties between ``O`` and a span go to the
+    span, because workers miss spans more often than they invent them; ties between types go to the more frequent type.
+    A tag that continues a span that did not win starts a new span.
 
     Notes
     -----
-    O(tags) time, 8 bytes a token and tag of memory.
+    Time O(tags); memory 8 bytes per token and tag.
 
     Examples
     --------
@@ -108,45 +110,44 @@ class TokenVote(SequenceAggregator):
 
     def _fit(self, votes: Sequences, progress: Callback | None) -> SequenceFit:
         shares = token_shares(votes)
-        codes = legalised(votes._tags, _winners(votes._tags, shares), votes)
+        codes = repair_orphans(votes._tags, _winners(votes._tags, shares), votes)
         return _vote_fit(votes, shares, codes)
 
 
 def _winners(tags: Tags, shares: Array) -> Tokens:
-    """The most common tag of each token; ties to spans, and then to what is more common everywhere."""
-    # A share is a count over the readers: differences of shares of one token are far above rounding.
-    favour = 1 + np.argsort(np.argsort(shares.sum(axis=0), kind="stable"))
+    """Return the most frequent tag of each token; ties go to spans, then to the tag with more votes overall."""
+    # Shares of a token differ by at least 1 / annotators, so this tie-break cannot change a majority.
+    tie_break = 1 + np.argsort(np.argsort(shares.sum(axis=0), kind="stable"))
     if tags.spans:
-        favour[0] = 0
-    found: Tokens = (shares + 1e-9 * favour / len(favour)).argmax(axis=1).astype(np.uint16)
-    return found
+        tie_break[0] = 0
+    codes: Tokens = (shares + 1e-9 * tie_break / len(tie_break)).argmax(axis=1).astype(np.uint16)
+    return codes
 
 
 def _vote_fit(votes: Sequences, shares: Array, codes: Tokens) -> SequenceFit:
-    segments = shares_of(votes, runs(votes._tags, codes, votes._grid.firsts()))
+    segments = span_shares(votes, runs(votes._tags, codes, votes._grid.firsts()))
     return SequenceFit(
-        posterior=shares, codes=codes, segments=segments, spans=compared(votes, codes), history=np.zeros(0)
+        posterior=shares, codes=codes, segments=segments, spans=count_matches(votes, codes), history=np.zeros(0)
     )
 
 
 class SpanVote(SequenceAggregator):
-    """The spans that enough workers marked, matched by how much they overlap.
+    """Majority vote on whole spans, matched by their overlap.
 
-    Distinct spans are taken by the number of readers who marked exactly them, most first (then the shorter, then the
-    earlier). Each stands for all readers with a span of its type that shares enough tokens with it; if these are a
-    quorum of the readers of the sequence, and no token is taken yet, it is found.
+    Use it if spans should be kept or dropped as a unit. Spans are considered in order of the number of workers who
+    marked exactly that span (ties: shorter first, then earlier). A span is accepted if at least `quorum` of the
+    annotators marked a span of the same type with sufficient overlap, and no accepted span overlaps it.
 
     Parameters
     ----------
-    quorum
-        The share of the readers that a span needs.
-    overlap
-        The least that two spans have in common, as a share of the tokens that either has, to stand for the same; 1 asks
-        for the same places.
+    quorum : float, default 0.5
+        Minimum share of annotators.
+    overlap : float, default 0.5
+        Minimum overlap of two matching spans, as intersection over union of their tokens; 1 requires equal positions.
 
     Notes
     -----
-    O(s log s) time for s spans, and the number of pairs of distinct spans of a sequence that overlap.
+    Time O(s log s) for s spans, plus the number of overlapping pairs of distinct spans per sequence.
 
     Examples
     --------
@@ -166,7 +167,7 @@ class SpanVote(SequenceAggregator):
         check_number("quorum", self.quorum, least=0, most=1)
         check_number("overlap", self.overlap, least=0, most=1)
         if not votes._tags.spans:
-            raise ValueError("SpanVote needs spans, and the table has classes of tokens: use TokenVote")
+            raise ValueError("SpanVote needs spans, but the table has token classes: use TokenVote")
         codes = np.zeros(votes.n_tokens, np.uint16)
         starts, ends, types, of, reading = _marks(votes)
         order = np.argsort(of, kind="stable")
@@ -176,27 +177,27 @@ class SpanVote(SequenceAggregator):
             here = order[bounds[sequence] : bounds[sequence + 1]]
             spans = np.stack([starts[here], ends[here], types[here]], axis=1)
             need = max(self.quorum * readers[sequence] - 1e-9, 1e-9)
-            for start, end, kind in _elected(spans, reading[here], need, float(self.overlap)):
+            for start, end, kind in _select_spans(spans, reading[here], need, float(self.overlap)):
                 codes[start:end] = 2 + 2 * kind
                 codes[start] = 1 + 2 * kind
         return _vote_fit(votes, token_shares(votes), codes)
 
 
-def _elected(spans: Ints, reading: Ints, need: float, overlap: float) -> list[Any]:
-    """Spans of one sequence that enough readers marked, none of which overlap."""
+def _select_spans(spans: Ints, reading: Ints, need: float, overlap: float) -> list[Any]:
+    """Return the spans of one sequence that reach the quorum, without overlaps."""
     distinct, which = np.unique(spans, axis=0, return_inverse=True)
     which = which.reshape(-1)
-    # A reader has a span of one place and type once.
+    # Each worker marks a span of one position and type at most once.
     counts = np.bincount(which, minlength=len(distinct))
     starts, ends, types = distinct.T
     order = np.lexsort((starts, ends - starts, -counts))
-    taken: list[Any] = []
+    accepted: list[Any] = []
     for one in order:
         shared = np.minimum(ends, ends[one]) - np.maximum(starts, starts[one])
         union = np.maximum(ends, ends[one]) - np.minimum(starts, starts[one])
-        alike = (types == types[one]) & (shared > 0) & (shared >= overlap * union - 1e-9)
-        if len(np.unique(reading[alike[which]])) < need:
+        matching = (types == types[one]) & (shared > 0) & (shared >= overlap * union - 1e-9)
+        if len(np.unique(reading[matching[which]])) < need:
             continue
-        if all(end <= starts[one] or start >= ends[one] for start, end, _ in taken):
-            taken.append(distinct[one].tolist())
-    return taken
+        if all(end <= starts[one] or start >= ends[one] for start, end, _ in accepted):
+            accepted.append(distinct[one].tolist())
+    return accepted

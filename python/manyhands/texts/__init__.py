@@ -1,4 +1,4 @@
-"""Aggregators of texts: transcripts, translations, captions."""
+"""Aggregators for texts: transcripts, translations and captions."""
 
 from manyhands.texts.nearest import HRRASA, RASA, ClosestToCentre
 from manyhands.texts.rover import ROVER

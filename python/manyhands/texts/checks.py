@@ -1,4 +1,4 @@
-"""What every aggregator of texts is held to, beyond what all estimators are."""
+"""Checks that every text aggregator must pass, in addition to those of all estimators."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from manyhands.testing.subject import Subject, TaskLog
 
 
 class TextLog(TaskLog):
-    """Made-up texts."""
+    """A simulated log of texts."""
 
     table = mh.Texts
 
 
 @cache
-def drawn(n_tasks: int, n_workers: int, each: int, seed: int = 0) -> TextLog:
-    """A crowd of ordinary writers."""
+def simulated(n_tasks: int, n_workers: int, each: int, seed: int = 0) -> TextLog:
+    """Simulate a log of typical workers."""
     log = mh.simulate(n_tasks, n_workers, answers_per_task=each, words=6, vocabulary=60, seed=seed, kind="texts").log
-    tasks, workers, said = log.codes()
-    return TextLog(tasks.astype(np.int64), workers.astype(np.int64), log.answers[said].tolist())
+    tasks, workers, text_codes = log.codes()
+    return TextLog(tasks.astype(np.int64), workers.astype(np.int64), log.answers[text_codes].tolist())
 
 
-def odd_logs() -> dict[str, TextLog]:
-    """Logs at the edges of what a log can be."""
+def edge_cases() -> dict[str, TextLog]:
+    """Logs with edge cases."""
     one, two, three = np.zeros(1, np.int64), np.arange(2), np.arange(3)
     same = np.zeros(3, np.int64)
     return {
@@ -51,36 +51,38 @@ class TextSubject(Subject):
     @property
     def standard(self) -> TextLog:
         """Thirty tasks, four texts each."""
-        return drawn(30, 8, 4)
+        return simulated(30, 8, 4)
 
     @property
     def other(self) -> TextLog:
-        """Fewer tasks, and texts."""
-        return drawn(12, 6, 3, seed=5)
+        """A log with fewer tasks and fewer texts per task."""
+        return simulated(12, 6, 3, seed=5)
 
     @property
     def large(self) -> TextLog:
-        """Enough tasks for several threads."""
-        return drawn(1500, 40, 4, seed=2)
+        """A log with enough tasks for several threads."""
+        return simulated(1500, 40, 4, seed=2)
 
 
 def check_sound(subject: TextSubject) -> None:
-    """One text a task, confidences between 0 and 1, whatever the log."""
-    for name, log in {"an ordinary log": subject.standard, **odd_logs()}.items():
+    """Each task has one text, with a confidence between 0 and 1, including edge cases."""
+    for name, log in {"an ordinary log": subject.standard, **edge_cases()}.items():
         votes, model = log.votes(), subject.fitted(log)
-        require(len(model.texts_) == votes.n_tasks, f"{name}: {len(model.texts_)} texts of {votes.n_tasks} tasks")
-        require(all(isinstance(text, str) for text in model.texts_), f"{name}: a text is none")
-        sure = model.confidence_
-        require(((sure >= 0) & (sure <= 1)).all(), f"{name}: a confidence is not between 0 and 1")
+        require(len(model.texts_) == votes.n_tasks, f"{name}: {len(model.texts_)} texts for {votes.n_tasks} tasks")
+        require(all(isinstance(text, str) for text in model.texts_), f"{name}: texts_ contains a non-string")
+        confidence = model.confidence_
+        require(((confidence >= 0) & (confidence <= 1)).all(), f"{name}: a confidence is outside [0, 1]")
         for column in model.workers_frame().columns[1:]:
             values = column.to_numpy()
             sound = np.isfinite(values).all() or np.isnan(values).all()
-            require(sound, f"{name}: what is known of workers is not finite")
+            require(sound, f"{name}: workers_frame contains non-finite values")
 
 
 def check_full_agreement(subject: TextSubject) -> None:
-    """Where all write the same, it is the text."""
-    require(subject.fitted(odd_logs()["full agreement"]).texts_.tolist() == ["a b", "c"], "agreement is not kept")
+    """Unanimous texts are kept."""
+    require(
+        subject.fitted(edge_cases()["full agreement"]).texts_.tolist() == ["a b", "c"], "unanimous texts are changed"
+    )
 
 
 CHECKS = (check_sound, check_full_agreement, check_order_of_rows, check_renaming)

@@ -1,4 +1,4 @@
-"""Texts against true ones."""
+"""Word and character error rates."""
 
 from __future__ import annotations
 
@@ -14,23 +14,25 @@ from manyhands.texts.words import Spelling
 
 
 def word_error_rate(texts: Iterable[str], truth: Iterable[str], *, fold: bool = True, average: str = "corpus") -> float:
-    """Edits between the words of texts and of the truth, as a share of the words of the truth.
+    """Return the word error rate: word edits as a share of the words of the true texts.
 
     Parameters
     ----------
-    texts, truth
-        Texts, pair by pair. An empty text is one without words.
-    fold
-        Whether case and punctuation do not count, as for :class:`manyhands.texts.ROVER`. In scripts without spaces each
-        letter is a word.
-    average
-        ``"corpus"``: all edits over all words. ``"text"``: the mean over texts; a true text without words has the rate
-        0 if nothing was written, else 1.
+    texts : iterable of str
+        Texts to evaluate. An empty text has no words.
+    truth : iterable of str
+        True texts, in the same order.
+    fold : bool, default True
+        Ignore case and punctuation, as in :class:`manyhands.texts.ROVER`. In scripts without spaces, each letter is a
+        word.
+    average : {"corpus", "text"}, default "corpus"
+        ``"corpus"`` divides all edits by all words. ``"text"`` is the mean over texts, where a true text without words
+        has rate 0 if nothing was written, else 1.
 
     Returns
     -------
     float
-        0 or more; above 1 where more was written than there was.
+        Error rate; above 1 if there are more edits than true words.
 
     Examples
     --------
@@ -44,17 +46,18 @@ def word_error_rate(texts: Iterable[str], truth: Iterable[str], *, fold: bool = 
 def character_error_rate(
     texts: Iterable[str], truth: Iterable[str], *, fold: bool = True, average: str = "corpus"
 ) -> float:
-    """Edits between the characters of texts and of the truth, as a share of the characters of the truth.
+    """Return the character error rate: character edits as a share of the characters of the true texts.
 
     Parameters
     ----------
     texts, truth, fold, average
-        As for :func:`word_error_rate`. Spaces count, however wide they are, and marks belong to their letter.
+        As for :func:`word_error_rate`. A run of spaces counts as one character, combining marks as part of their
+        letter.
 
     Returns
     -------
     float
-        0 or more; above 1 where more was written than there was.
+        Error rate; above 1 if there are more edits than true characters.
 
     Examples
     --------
@@ -68,24 +71,25 @@ def character_error_rate(
 def _error_rate(texts: Iterable[str], truth: Iterable[str], level: str, fold: bool, average: str) -> float:
     check_choice("average", average, ("corpus", "text"))
     lists = {"texts": texts, "truth": truth}
-    for name, given in lists.items():
-        if isinstance(given, str):
-            raise TypeError(f"{name} must be a list of texts, not one text")
-        lists[name] = [*given]
+    for name, texts_or_truth in lists.items():
+        if isinstance(texts_or_truth, str):
+            raise TypeError(f"{name} must be a list of texts, not a single string")
+        lists[name] = [*texts_or_truth]
         for place, text in enumerate(lists[name]):
             if not isinstance(text, str):
-                raise TypeError(f"{name} holds {text!r} at place {place}; texts are strings")
-    written, true = ([*given] for given in lists.values())
-    if len(written) != len(true) or not true:
+                raise TypeError(f"{name} contains {text!r} at index {place}; texts must be strings")
+    hypotheses, references = ([*texts_or_truth] for texts_or_truth in lists.values())
+    if len(hypotheses) != len(references) or not references:
         raise ValueError(
-            f"there are {len(written):,} texts and {len(true):,} true ones; they go in pairs, at least one"
+            f"texts has {len(hypotheses):,} entries and truth {len(references):,}: "
+            "pass lists of equal length with at least one text"
         )
-    spelt = Spelling.of([*written, *true], level, fold)
-    n, keys = len(true), spelt.keys.astype(np.uint32)
-    cut = spelt.starts[n]
-    one, other = spelt.starts[: n + 1].astype(np.uint32), (spelt.starts[n:] - cut).astype(np.uint32)
+    spelling = Spelling.of([*hypotheses, *references], level, fold)
+    n, keys = len(references), spelling.keys.astype(np.uint32)
+    cut = spelling.starts[n]
+    one, other = spelling.starts[: n + 1].astype(np.uint32), (spelling.starts[n:] - cut).astype(np.uint32)
     edits = _core.edit_counts(one, keys[:cut], other, keys[cut:]).astype(np.float64)
-    lengths = spelt.lengths[n:].astype(np.float64)
+    lengths = spelling.lengths[n:].astype(np.float64)
     if average == "text":
         return float(np.divide(edits, lengths, out=(edits > 0).astype(np.float64), where=lengths > 0).mean())
     if not lengths.sum():

@@ -1,4 +1,4 @@
-"""The given text that is nearest to the centre of all, by any embedding or distance."""
+"""Aggregators that select the submitted text nearest to the center, by any embedding or distance."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from manyhands._base.fitted import Fit, numbers
 from manyhands._base.iteration import iterate
 from manyhands._base.limits import check_memory
 from manyhands._base.progress import Callback
-from manyhands.objects.distance import WORDS, Said
+from manyhands.objects.distance import WORDS, AnswersByRow
 from manyhands.texts._chi import upper_quantiles
 from manyhands.texts.base import TextAggregator, TextFit
 from manyhands.texts.table import Texts
 from manyhands.texts.words import Spelling
 
-#: Sums of squared distances are at least this share of the average one.
+#: Lower bound of sums of squared distances, relative to their mean.
 _LEAST = 1e-5
-#: Distances by name: between words, and those of `DistanceAggregator`.
+#: Named distances: word edits, and those of `DistanceAggregator`.
 _NAMES = ("words", *WORDS)
 
 Embedding = Callable[[list[str]], Any]
@@ -34,7 +34,7 @@ Distance = str | Callable[[str, str], float] | npt.ArrayLike
 
 @dataclass(frozen=True)
 class Blocks:
-    """Squared distances between all answers of each task: rows i and j of the log, on end."""
+    """Squared distances between all pairs of answers of each task, as (row, row) pairs of the log."""
 
     one: npt.NDArray[np.int64]
     other: npt.NDArray[np.int64]
@@ -44,11 +44,13 @@ class Blocks:
 
     @classmethod
     def of(cls, votes: Texts, embedding: Embedding | None, distance: Distance | None) -> Blocks:
-        """Measure all two answers of each task by an embedding or a distance."""
+        """Compute all pairwise distances within tasks from an embedding or a distance."""
         counts = votes.labels_per_task
         pairs = int((counts.astype(np.float64) ** 2).sum())
         texts = counted(votes.n_annotations, "text")
-        check_memory(40 * pairs, f"distances between {texts}", "aggregate parts of the tasks, or use sample(per_task=)")
+        check_memory(
+            40 * pairs, f"distances between {texts}", "aggregate fewer tasks at a time, or use sample(per_task=)"
+        )
         tasks = votes.codes()[0].astype(np.int64)
         sizes = counts[tasks]
         one = np.repeat(np.arange(len(tasks)), sizes)
@@ -56,16 +58,16 @@ class Blocks:
         within = np.arange(pairs) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         other = (ends - counts)[tasks[one]] + within
         if embedding is not None:
-            points = _embedded(votes, embedding)[votes.codes()[2]]
+            points = _embed(votes, embedding)[votes.codes()[2]]
             return cls(one, other, _squares(points, one, other), tasks, votes.n_tasks)
-        found = _distances(votes, "words" if distance is None else distance)
-        return cls(one, other, found**2, tasks, votes.n_tasks)
+        distances = _distances(votes, "words" if distance is None else distance)
+        return cls(one, other, distances**2, tasks, votes.n_tasks)
 
-    def from_centre(self, weights: Array) -> tuple[Array, Array]:
-        """Squared distance of each answer to the weighted centre of its task, and the weighted mean of these.
+    def from_center(self, weights: Array) -> tuple[Array, Array]:
+        """Return the squared distance of each answer to the weighted center of its task, and their weighted mean.
 
-        By distances between answers alone: where they are those of points, this is what the points' mean would give;
-        where they are not, it may be negative and counts as 0.
+        Both follow from the pairwise distances. For non-Euclidean distances the squared distance may be negative and is
+        clipped to 0.
         """
         sums = np.bincount(self.one, weights[self.other] * self.squares, len(self.tasks))
         total = np.bincount(self.tasks, weights, self.n_tasks)
@@ -74,37 +76,38 @@ class Blocks:
         return np.maximum(away, 0.0), np.maximum(spread, 0.0)
 
 
-def _embedded(votes: Texts, embedding: Embedding) -> Array:
+def _embed(votes: Texts, embedding: Embedding) -> Array:
     texts = votes.answers.tolist()
     points = np.asarray(embedding(texts), np.float64)
     if points.ndim != 2 or len(points) != len(texts):
         raise ValueError(
-            f"embedding gave an array of shape {points.shape} for {len(texts)} texts; it must have one row a text"
+            f"embedding returned an array of shape {points.shape} for {len(texts)} texts; "
+            "it must return one row per text"
         )
     if not np.isfinite(points).all():
         bad = texts[int(np.argmin(np.isfinite(points).all(axis=1)))]
-        raise ValueError(f"embedding gave numbers that are not finite for {bad!r}")
+        raise ValueError(f"embedding returned non-finite numbers for {bad!r}")
     return points
 
 
 def _squares(points: Array, one: npt.NDArray[np.int64], other: npt.NDArray[np.int64]) -> Array:
-    found = np.empty(len(one))
+    squares = np.empty(len(one))
     block = max(1, 2**22 // max(points.shape[1], 1))
     for at in range(0, len(one), block):
         part = slice(at, at + block)
-        found[part] = ((points[one[part]] - points[other[part]]) ** 2).sum(axis=1)
-    return found
+        squares[part] = ((points[one[part]] - points[other[part]]) ** 2).sum(axis=1)
+    return squares
 
 
 def _distances(votes: Texts, distance: Distance) -> Array:
-    said, offsets = Said.of(votes), votes.table.offsets()
+    answers, offsets = AnswersByRow.of(votes), votes.table.offsets()
     if not (isinstance(distance, str) and distance == "words"):
-        return said.distances(distance, offsets)
+        return answers.distances(distance, offsets)
     spelling = Spelling.of(votes.answers.tolist())
-    lengths = spelling.lengths[said.codes]
+    lengths = spelling.lengths[answers.codes]
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.uint32)
     at = (
-        np.repeat(spelling.starts[said.codes], lengths)
+        np.repeat(spelling.starts[answers.codes], lengths)
         + np.arange(lengths.sum())
         - np.repeat(starts[:-1].astype(np.int64), lengths)
     )
@@ -113,13 +116,13 @@ def _distances(votes: Texts, distance: Distance) -> Array:
 
 @dataclass(frozen=True, kw_only=True)
 class WeightedTextFit(TextFit):
-    """Texts by weights of workers."""
+    """Estimated texts and worker weights."""
 
     weights: Array = field(metadata=numbers("m"))
 
 
 class _Nearest(TextAggregator):
-    """A text that somebody gave: the one nearest to the weighted centre of its task."""
+    """Base class: select the submitted text nearest to the weighted center of its task."""
 
     _fit_type: ClassVar[type[Fit]] = WeightedTextFit
     _of_workers: ClassVar[Mapping[str, str]] = {"skill": "weights"}
@@ -128,22 +131,22 @@ class _Nearest(TextAggregator):
 
     @abstractmethod
     def _weigh(self, votes: Texts, blocks: Blocks, progress: Callback | None) -> tuple[Array, Array, int, bool]:
-        """Weights of workers and of answers, passes made, and whether they settled."""
+        """Return worker weights, answer weights, the number of iterations and whether they converged."""
 
     def _fit(self, votes: Texts, progress: Callback | None) -> TextFit:
         self._check()
         blocks = Blocks.of(votes, self.embedding, self.distance)
         of_workers, weights, n_iter, converged = self._weigh(votes, blocks, progress)
-        away, spread = blocks.from_centre(weights)
+        away, spread = blocks.from_center(weights)
         _, _, texts = votes.codes()
         order = np.lexsort((texts, np.round(away, 12), blocks.tasks))
         _, first = np.unique(blocks.tasks[order], return_index=True)
         rows = order[first]
-        alike = 1.0 / (1.0 + away[rows] + spread)
+        confidence = 1.0 / (1.0 + away[rows] + spread)
         return WeightedTextFit(
             weights=of_workers,
             texts=votes.answers[texts[rows]],
-            confidence=alike,
+            confidence=confidence,
             history=np.zeros(0),
             n_iter=n_iter,
             converged=converged,
@@ -153,34 +156,35 @@ class _Nearest(TextAggregator):
         if self.embedding is not None and not callable(self.embedding):
             raise TypeError(f"embedding must be a function from a list of texts to an array, not {self.embedding!r}")
         if self.embedding is not None and self.distance is not None:
-            raise ValueError("give either embedding= or distance=, not both")
+            raise ValueError("pass either embedding= or distance=, not both")
         if isinstance(self.distance, str):
             check_choice("distance", self.distance, _NAMES)
 
     @property
     def weights_(self) -> Array:
-        """Weight of each worker, (n_workers,)."""
+        """Weight of each worker, shape (n_workers,)."""
         return self._fitted().fit_as(WeightedTextFit).weights
 
 
 class ClosestToCentre(_Nearest):
-    """Of the texts given to a task, the one nearest to the centre of all.
+    """Select the submitted text nearest to the center of all texts of the task.
+
+    A baseline that treats all workers alike.
 
     Parameters
     ----------
-    embedding
-        A function from a list of texts to an array with a row for each: the centre is the mean of the rows.
-    distance
-        ``"words"`` (edits between words as a share of the longer text, case and punctuation aside; taken where neither
-        is given), ``"levenshtein"`` (the same of characters), another name, function or array as for
-        :class:`~manyhands.objects.DistanceAggregator`. Nearest to the centre is then whose squared distances to all are
-        least.
+    embedding : callable, optional
+        Function from a list of texts to an array with one row per text. The center is the mean of the rows.
+    distance : str, callable or array, optional
+        ``"words"`` (word edits as a share of the longer text, ignoring case and punctuation; the default),
+        ``"levenshtein"`` (the same for characters), or another name, function or array as for
+        :class:`~manyhands.objects.DistanceAggregator`. The text with the smallest sum of squared distances is selected.
 
     Notes
     -----
-    Confidence is one over one plus the squared distance to the centre and the spread around it: 1 where all agree.
-    Among equally near texts the first by alphabet wins. Time and memory O(Σ answers²) over tasks, 40 bytes a pair,
-    beside what the distances cost.
+    Confidence is 1 / (1 + squared distance to the center + spread around it), so 1 if all texts agree. Ties go to the
+    first text in alphabetical order. Time and memory O(Σ answers²) over tasks, 40 bytes per pair, plus the cost of the
+    distances.
 
     Examples
     --------
@@ -199,24 +203,28 @@ class ClosestToCentre(_Nearest):
 
 
 class RASA(_Nearest):
-    """The text nearest to a centre in which workers weigh by how near they usually are to it.
+    """Select the text nearest to a center in which workers are weighted by their reliability.
 
-    By turns: centres given weights, and the weight of worker m as the upper quantile of chi-squared with as many
-    degrees as texts of m, over the sum of squared distances of m's texts to their centres.
+    Use it for texts with an embedding; for transcripts, :class:`ROVER` is usually better.
 
     Parameters
     ----------
     embedding, distance
         As for :class:`ClosestToCentre`.
-    alpha
-        Twice the share above the quantile: who gave few texts weighs less than their distances say.
-    max_iter, tol
-        Stop after so many turns, or when no weight changes by as much as `tol` of itself.
+    alpha : float, default 0.05
+        Significance level of the chi-squared quantile; smaller values reduce the weight of workers with few texts less.
+    max_iter : int, default 500
+        Maximum number of iterations.
+    tol : float, default 1e-4
+        Relative change of the weights at which the fit has converged.
 
     Notes
     -----
-    Centres are never made: squared distances to them follow from those between answers, so that any distance will do.
-    Time a turn O(Σ answers²) over tasks, memory 40 bytes a pair.
+    Time per iteration O(Σ answers²) over tasks, memory 40 bytes per pair.
+
+    Centers and weights are updated in turn. The weight of a worker with n texts is the upper alpha / 2 quantile of
+    chi-squared with n degrees of freedom, divided by the sum of squared distances of the texts to their centers.
+    Distances to centers follow from pairwise distances, so any distance can be used.
 
     References
     ----------
@@ -252,7 +260,7 @@ class RASA(_Nearest):
         check_stopping(self.max_iter, self.tol)
 
     def _local(self, votes: Texts, blocks: Blocks) -> Array:
-        """How good each answer looks beside the others of its task."""
+        """Weight of each answer from its similarity to the other answers of the task."""
         return np.ones(votes.n_annotations)
 
     def _weigh(self, votes: Texts, blocks: Blocks, progress: Callback | None) -> tuple[Array, Array, int, bool]:
@@ -263,13 +271,13 @@ class RASA(_Nearest):
 
         def step(_number: int) -> float:
             nonlocal weights
-            away, _ = blocks.from_centre(weights[workers] * counts * local)
-            sums = np.bincount(workers, counts * away / local, m)
-            usual = sums.mean()
-            now = top / np.maximum(sums, _LEAST * usual) if usual > 0 else np.ones(m)
-            now /= now.mean()
-            change = float(np.abs(now / weights - 1).max())
-            weights = now
+            distance_sq, _ = blocks.from_center(weights[workers] * counts * local)
+            sums = np.bincount(workers, counts * distance_sq / local, m)
+            mean_sum = sums.mean()
+            new_weights = top / np.maximum(sums, _LEAST * mean_sum) if mean_sum > 0 else np.ones(m)
+            new_weights /= new_weights.mean()
+            change = float(np.abs(new_weights / weights - 1).max())
+            weights = new_weights
             return change
 
         n_iter, converged = iterate(step, self.max_iter, self.tol, progress)
@@ -278,11 +286,7 @@ class RASA(_Nearest):
 
 
 class HRRASA(RASA):
-    """RASA in which each answer also weighs by how much the other answers of its task are like it.
-
-    An answer's own weight is the mean, over the others of its task, of exp(−d²), with d in units of the root mean
-    square distance between answers of the log; it multiplies the worker's weight, and divides the distances that the
-    worker is judged by.
+    """RASA with an additional weight per answer: its similarity to the other answers of the task.
 
     Parameters
     ----------
@@ -292,6 +296,9 @@ class HRRASA(RASA):
     Notes
     -----
     Time and memory as for :class:`RASA`.
+
+    The weight of an answer is the mean over the other answers of exp(−d²), with d in units of the root mean square
+    distance between answers. It multiplies the worker's weight and divides the distances used to estimate that weight.
 
     References
     ----------
@@ -307,15 +314,15 @@ class HRRASA(RASA):
 
     def _local(self, votes: Texts, blocks: Blocks) -> Array:
         others = blocks.one != blocks.other
-        usual = float(blocks.squares[others].mean()) if others.any() else 0.0
-        if usual <= 0:
+        mean_square = float(blocks.squares[others].mean()) if others.any() else 0.0
+        if mean_square <= 0:
             return np.ones(votes.n_annotations)
-        alike = np.where(others, np.exp(-blocks.squares / usual), 0.0)
-        sums = np.bincount(blocks.one, alike, votes.n_annotations)
+        similarity = np.where(others, np.exp(-blocks.squares / mean_square), 0.0)
+        sums = np.bincount(blocks.one, similarity, votes.n_annotations)
         counts = votes.labels_per_task[blocks.tasks] - 1
         return np.maximum(np.divide(sums, counts, out=np.ones(len(sums)), where=counts > 0), 1e-6)
 
 
 def _counts(votes: Texts) -> Array:
-    """Weights of answers; those of nothing count as next to nothing, so that each task has a centre."""
+    """Weights of answers; zero weights become tiny, so that each task has a center."""
     return np.ones(votes.n_annotations) if votes.weights is None else np.maximum(votes.weights, 1e-30)

@@ -1,4 +1,4 @@
-"""Texts word by word: answers are aligned, and each place is a vote of workers who are judged by it."""
+"""ROVER: align the texts of a task and vote on each word, weighted by worker error rates."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from manyhands.texts._network import EMPTY, Network
 from manyhands.texts._shared import SharedErrors
 from manyhands.texts.base import TextAggregator, TextFit, pack_texts, unpack_texts
 from manyhands.texts.table import Texts
-from manyhands.texts.words import LEVELS, Spelling, joined
+from manyhands.texts.words import LEVELS, Spelling, join_tokens
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Rates stay this far from 0 and 1.
+#: Rates are clipped to [_EDGE, 1 - _EDGE].
 _EDGE = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoverFit(TextFit):
-    """Texts word by word, and how workers read."""
+    """Estimated texts and words, and error rates of workers."""
 
     right: Array = field(metadata=numbers("m"))
     omitted: Array = field(metadata=numbers("m"))
@@ -44,43 +44,46 @@ class RoverFit(TextFit):
 
 
 class ROVER(TextAggregator, default=True):
-    """Aligned texts, and in each place the word that workers who are mostly right agree on.
+    """Align the texts of each task and select the most probable word in each slot.
 
-    The answers of a task are put side by side so that as few places as possible differ; the order of rows does not
-    matter. A worker writes the word that belongs to a place with one probability, leaves it out with another, or else
-    writes a wrong one; where nothing belongs, a worker inserts a word with a third. These rates are learnt with the
-    probability of each reading, so that careless workers count for less, and who leaves words out is believed where
-    they write one.
+    The default for texts. Use it for transcripts, translations and captions whose words appear in the same order.
+    Answers are weighted by the error rates of their workers.
 
     Parameters
     ----------
-    level
-        What is aligned: ``"word"`` or ``"character"``. In scripts without spaces (Chinese, Japanese, Thai, Khmer, …)
-        each letter is a word either way; marks and vowel signs stay with their letter.
-    fold
-        Whether words are the same that differ in case, punctuation or width only (NFKC, case folded, without
-        punctuation and symbols). Each word is then written as most of those who wrote it did, punctuation that sticks
-        to it included; punctuation between spaces is left out. False compares words as they are written.
-    strength
-        Imaginary words of each worker with the crowd's rates, so that who wrote little is judged like the crowd.
-    max_iter, tol
-        Stop either part after so many passes, or when no probability changes by as much as `tol`.
+    level : {"word", "character"}, default "word"
+        Unit of the alignment. In scripts without spaces (Chinese, Japanese, Thai, Khmer, …), each letter is a word
+        at both levels; combining marks and vowel signs stay with their letter.
+    fold : bool, default True
+        Treat words as equal if they differ only in case, punctuation or width (NFKC, case folding, no punctuation and
+        symbols). Each word is then written in its most frequent form, including attached punctuation; punctuation
+        between spaces is dropped. False compares words exactly.
+    strength : float, default 10.0
+        Prior strength of worker rates: pseudo-count of words with the average rates, for workers with few words.
+    max_iter : int, default 100
+        Maximum number of iterations of each of the two stages.
+    tol : float, default 1e-4
+        Change of the probabilities at which a stage has converged.
 
     Notes
     -----
-    Alignment starts at the answer nearest to all others, adds the rest outwards, and then takes each out and puts it
-    back until the number of differing places no longer falls.
+    Time per task O(D² L² + R D L S) to align D distinct answers of L words in S slots with R refinement rounds
+    (compiled, one task per thread). Time per iteration O(answers · slots) in the first stage, O(candidates) in the
+    second. Memory 160 bytes per slot and answer.
 
-    Rates of workers are learnt first, as if errors were independent: a wrong word is any of the vocabulary with the
-    same probability, one over its effective size (the inverse of the chance that two words drawn from the log are
-    the same). They are pulled to those of the crowd, which move too, so that this part has no objective. People
-    mishear alike, though, and so with these rates three more things are learnt from the log: how many places are
-    hard or easy for everybody (log-odds of being right shifted by -6, -4, -2, 0 or 2), how often wrong words of a
-    place coincide, and how often nothing belongs; the word that belongs may be one that nobody wrote. Words and
-    probabilities come from that part. It is EM, with leaps; `history_` is its objective, which never falls.
+    Alignment starts from the answer nearest to all others, adds the rest by distance, and then realigns each answer
+    until the number of differing slots no longer decreases. The order of rows does not matter.
 
-    Time O(D² L² + R D L S) a task to align D different answers of L words in S places, R a few rounds (compiled, one
-    task a thread); a pass O(answers · places) at first, O(candidates) then. Memory 160 bytes a place and answer.
+    In a slot with a true word, a worker writes it, omits it, or writes a wrong word; in an empty slot, a worker may
+    insert a word. The first stage estimates these rates assuming independent errors. A wrong word is uniform over the
+    effective vocabulary (the inverse of the probability that two words drawn from the log are equal). Worker rates are
+    shrunk toward the average rates, which are re-estimated, so this stage has no objective.
+
+    Because workers tend to mishear alike, the second stage estimates three more things by EM, given these rates: the
+    share of slots that are hard or easy for all workers (log-odds of the true word shifted by -6, -4, -2, 0 or 2), how
+    often wrong words of a slot coincide, and how often a slot is empty. The true word may be one that no worker wrote.
+    Words and probabilities come from this stage. EM is accelerated by extrapolation (SQUAREM); `history_` is its
+    objective and never decreases.
 
     References
     ----------
@@ -125,14 +128,14 @@ class ROVER(TextAggregator, default=True):
         check_stopping(self.max_iter, self.tol)
         spelling = Spelling.of(votes.answers.tolist(), self.level, self.fold)
         network = Network.of(votes, spelling)
-        model = _Readers(network, votes.n_workers, float(self.strength), _one_of_all(spelling, votes))
+        model = _WorkerRates(network, votes.n_workers, float(self.strength), _repeat_probability(spelling, votes))
         probabilities, n_iter, converged = model.run(self.max_iter, self.tol, progress)
         rates = model.rates(probabilities)
         history: list[float] = []
         if network.n_slots:
             shared = SharedErrors(network, rates, model.log_one)
-            probabilities, history, settled = shared.run(probabilities, self.max_iter, self.tol, progress)
-            converged = converged and settled
+            probabilities, history, stage_converged = shared.run(probabilities, self.max_iter, self.tol, progress)
+            converged = converged and stage_converged
         warn_unless_converged(converged, self)
         course = {"history": np.array(history), "n_iter": n_iter + len(history), "converged": converged}
         return self._text(network, spelling, probabilities, rates, course)
@@ -145,26 +148,26 @@ class ROVER(TextAggregator, default=True):
         rates: tuple[Array, Array, Array],
         course: Mapping[str, Any],
     ) -> TextFit:
-        """Write the chosen words of each task one after the other."""
-        chosen = network.best(probabilities)
-        sure = np.minimum(probabilities[chosen], 1.0)
-        words = network.tokens[chosen] != EMPTY
-        forms = network.written(chosen[words])
+        """Join the selected words of each task."""
+        selected = network.best(probabilities)
+        word_confidence = np.minimum(probabilities[selected], 1.0)
+        words = network.tokens[selected] != EMPTY
+        forms = network.surface_forms(selected[words])
         n = len(network.starts) - 1
         of_slot = np.repeat(np.arange(n), np.diff(network.starts))
-        written = as_objects([spelling.written[form] for form in forms])
+        word_forms = as_objects([spelling.tokens[form] for form in forms])
         bounds = np.searchsorted(of_slot[words], np.arange(n + 1))
-        texts = [joined(written[a:b]) for a, b in pairwise(bounds)]
-        total, count = np.bincount(of_slot, sure, n), np.diff(network.starts)
+        texts = [join_tokens(word_forms[a:b]) for a, b in pairwise(bounds)]
+        total, count = np.bincount(of_slot, word_confidence, n), np.diff(network.starts)
         confidence = np.divide(total, count, out=np.ones(n), where=count > 0)
         right, omitted, inserted = rates
         return RoverFit(
             right=right,
             omitted=omitted,
             inserted=inserted,
-            words=written,
+            words=word_forms,
             word_tasks=of_slot[words],
-            word_confidence=sure[words],
+            word_confidence=word_confidence[words],
             texts=as_objects(texts),
             confidence=np.minimum(confidence, 1.0),
             **course,
@@ -174,21 +177,21 @@ class ROVER(TextAggregator, default=True):
 
     @property
     def right_(self) -> Array:
-        """Probability that each worker writes the word that belongs to a place, (n_workers,)."""
+        """Probability that each worker writes the true word of a slot, shape (n_workers,)."""
         return self._fitted().fit_as(RoverFit).right
 
     @property
     def omitted_(self) -> Array:
-        """Probability that each worker leaves out a word, (n_workers,)."""
+        """Probability that each worker omits a true word, shape (n_workers,)."""
         return self._fitted().fit_as(RoverFit).omitted
 
     @property
     def inserted_(self) -> Array:
-        """Probability that each worker writes a word in a place of the task's where none belongs, (n_workers,)."""
+        """Probability that each worker inserts a word in an empty slot, shape (n_workers,)."""
         return self._fitted().fit_as(RoverFit).inserted
 
     def words_frame(self) -> pa.Table:
-        """Return one row for each word, or letter, of the texts: task, word and the probability that it is right."""
+        """Return one row per word (or letter) of the texts: task, word and probability that it is correct."""
         import pyarrow as pa
 
         now = self._fitted()
@@ -198,8 +201,8 @@ class ROVER(TextAggregator, default=True):
         return arrow.table({"task": tasks, "word": words, "confidence": fit.word_confidence})
 
 
-def _one_of_all(spelling: Spelling, votes: Texts) -> float:
-    """Probability that two words drawn from the log are the same."""
+def _repeat_probability(spelling: Spelling, votes: Texts) -> float:
+    """Probability that two words drawn from the log are equal."""
     texts = votes.codes()[2]
     of_text = np.repeat(np.bincount(texts, minlength=len(spelling.lengths)), spelling.lengths)
     counts = np.bincount(spelling.keys, of_text, spelling.n_keys)
@@ -207,70 +210,70 @@ def _one_of_all(spelling: Spelling, votes: Texts) -> float:
     return float(((counts / total) ** 2).sum()) if total else 1.0
 
 
-class _Readers:
-    """Workers who read each place right, leave it out, or write something else; expectation and maximisation."""
+class _WorkerRates:
+    """EM-style estimation of the rates at which workers write, omit and insert words."""
 
     def __init__(self, network: Network, n_workers: int, strength: float, same: float) -> None:
-        self._network, self._n_workers, self._strength = network, n_workers, strength
-        #: Probability of one word among all that could be written by mistake.
+        self._network, self._n_workers, self._prior_strength = network, n_workers, strength
+        #: Log-probability of a specific wrong word.
         self.log_one = math.log(min(max(same, 1e-9), 0.5))
         self._nothing = network.tokens == EMPTY
-        self._said_nothing = self._nothing[network.readings]
+        self._observed_empty = self._nothing[network.readings]
         self._empty = np.full(network.n_slots, -1, np.int64)
         self._empty[network.places[self._nothing]] = np.flatnonzero(self._nothing)
         self._rates: tuple[Array, Array, Array] | None = None
 
     def run(self, max_iter: int, tol: float, progress: Callback | None) -> tuple[Array, int, bool]:
-        """Probabilities of candidates, passes made, and whether they settled."""
+        """Return candidate probabilities, the number of iterations and whether they converged."""
         net = self._network
         if not net.n_slots:
             return np.zeros(0), 1, True
         counts: Array = np.bincount(net.readings, net.weights, len(net.places)).astype(np.float64)
         total: Array = np.bincount(net.slots, net.weights, net.n_slots).astype(np.float64)
-        found = _share(counts, total[net.places], np.bincount(net.places)[net.places])
+        probabilities = _share(counts, total[net.places], np.bincount(net.places)[net.places])
 
         def step(_: int) -> float:
-            nonlocal found
-            before, found = found, self._probabilities(found)
-            return largest_change(before, found)
+            nonlocal probabilities
+            before, probabilities = probabilities, self._probabilities(probabilities)
+            return largest_change(before, probabilities)
 
         n_iter, converged = iterate(step, max_iter, tol, progress)
-        return found, n_iter, converged
+        return probabilities, n_iter, converged
 
-    def rates(self, found: Array) -> tuple[Array, Array, Array]:
-        """Words right, left out and inserted, of each worker, each as a share of the places where that can happen."""
-        net, silent = self._network, self._said_nothing
+    def rates(self, probabilities: Array) -> tuple[Array, Array, Array]:
+        """Return the rates of correct, omitted and inserted words of each worker."""
+        net, is_empty = self._network, self._observed_empty
         if not net.n_slots:
             return tuple(np.full(self._n_workers, rate) for rate in (0.5, 0.25, 0.25))  # type: ignore[return-value]
-        none = np.where(self._empty >= 0, found[self._empty], 0.0)[net.slots]
-        said = found[net.readings]
-        right = self._rate(np.where(silent, 0.0, said), 1.0 - none)
-        omitted = self._rate(np.where(silent, 1.0 - said, 0.0), 1.0 - none)
-        inserted = self._rate(np.where(silent, 0.0, none), none)
-        # Something is left for wrong words.
-        most = 1.0 - _EDGE
-        scale = np.minimum(most / (right + omitted), 1.0)
+        empty_probability = np.where(self._empty >= 0, probabilities[self._empty], 0.0)[net.slots]
+        token_probability = probabilities[net.readings]
+        right = self._rate(np.where(is_empty, 0.0, token_probability), 1.0 - empty_probability)
+        omitted = self._rate(np.where(is_empty, 1.0 - token_probability, 0.0), 1.0 - empty_probability)
+        inserted = self._rate(np.where(is_empty, 0.0, empty_probability), empty_probability)
+        # Leave some probability for wrong words.
+        max_total = 1.0 - _EDGE
+        scale = np.minimum(max_total / (right + omitted), 1.0)
         return right * scale, omitted * scale, inserted
 
     def _rate(self, events: Array, chances: Array) -> Array:
         net, m = self._network, self._n_workers
-        happened = np.bincount(net.workers, events * net.weights, m)
-        could = np.bincount(net.workers, chances * net.weights, m)
-        crowd = (happened.sum() + 0.5) / (could.sum() + 1.0)
-        rate: Array = (happened + self._strength * crowd) / (could + self._strength)
+        event_counts = np.bincount(net.workers, events * net.weights, m)
+        opportunity_counts = np.bincount(net.workers, chances * net.weights, m)
+        mean_rate = (event_counts.sum() + 0.5) / (opportunity_counts.sum() + 1.0)
+        rate: Array = (event_counts + self._prior_strength * mean_rate) / (opportunity_counts + self._prior_strength)
         return np.clip(rate, _EDGE, 1.0 - _EDGE)
 
-    def _probabilities(self, found: Array) -> Array:
+    def _probabilities(self, probabilities: Array) -> Array:
         net = self._network
-        right, omitted, inserted = self.rates(found)
+        right, omitted, inserted = self.rates(probabilities)
         wrong = np.maximum(1.0 - right - omitted, _EDGE)
-        none = np.where(self._empty >= 0, found[self._empty], 0.0)
-        share = float(np.clip(none.mean(), _EDGE, 1.0 - _EDGE))
-        who, silent = net.workers, self._said_nothing
-        # Where nothing belongs, and where another word belongs than was written; then the gain of the written one.
-        if_none = np.where(silent, np.log1p(-inserted)[who], np.log(inserted)[who] + self.log_one)
-        if_other = np.where(silent, np.log(omitted)[who], np.log(wrong)[who] + self.log_one)
-        gain = np.where(silent, 0.0, np.log(right)[who] - if_other)
+        empty_probability = np.where(self._empty >= 0, probabilities[self._empty], 0.0)
+        share = float(np.clip(empty_probability.mean(), _EDGE, 1.0 - _EDGE))
+        who, is_empty = net.workers, self._observed_empty
+        # Log-likelihood of each answer if the slot is empty, and if another word is true; gain if its word is true.
+        if_none = np.where(is_empty, np.log1p(-inserted)[who], np.log(inserted)[who] + self.log_one)
+        if_other = np.where(is_empty, np.log(omitted)[who], np.log(wrong)[who] + self.log_one)
+        gain = np.where(is_empty, 0.0, np.log(right)[who] - if_other)
         all_none = np.bincount(net.slots, if_none * net.weights, net.n_slots) + math.log(share)
         all_other = np.bincount(net.slots, if_other * net.weights, net.n_slots) + math.log1p(-share) + self.log_one
         scores = all_other[net.places] + np.bincount(net.readings, gain * net.weights, len(net.places))
@@ -283,5 +286,5 @@ class _Readers:
 
 
 def _share(counts: Array, totals: Array, candidates: npt.NDArray[np.int64]) -> Array:
-    """Shares of votes; even ones where all weigh nothing."""
+    """Return vote shares, uniform if all weights are zero."""
     return np.divide(counts, totals, out=1.0 / candidates, where=totals > 0)

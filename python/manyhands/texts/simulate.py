@@ -1,4 +1,4 @@
-"""Simulated crowds who write texts: a log whose truth is known."""
+"""Simulation of transcripts with known texts and workers."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["TextsSimulation", "simulate"]
 
 Floats = npt.NDArray[np.float64]
 
-#: How often hard words are misheard, at least, and heard as one of the two that sound alike.
+#: Minimum probability of mishearing a hard word, and probability of one of its two sound-alikes.
 _MISHEARD, _ALIKE = 0.6, 0.5
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TextsSimulation(Simulation):
-    """A simulated log of texts and everything that is hidden behind a real one.
+    """Simulated texts and their true parameters.
 
     Attributes
     ----------
@@ -32,10 +32,10 @@ class TextsSimulation(Simulation):
     truth : ndarray of shape (n_tasks,)
         The text of each task, aligned with ``log.tasks``.
     right, omitted, inserted : ndarray of shape (n_workers,)
-        Probabilities that a worker writes a word as it is, leaves it out, and adds one after a word; aligned with
+        Probabilities that a worker writes a word correctly, omits it, and inserts one after a word; aligned with
         ``log.workers``.
     seed : int
-        What all draws followed from.
+        Random seed.
     """
 
     log: Texts
@@ -45,7 +45,7 @@ class TextsSimulation(Simulation):
     inserted: Floats
 
     def _summary(self) -> str:
-        return f"{super()._summary()}; {float(np.mean(self.right)):.0%} of words right"
+        return f"{super()._summary()}; {float(np.mean(self.right)):.0%} of words correct"
 
 
 def simulate(
@@ -62,25 +62,37 @@ def simulate(
     hard: float = 0.0,
     seed: int = 0,
 ) -> TextsSimulation:
-    """Draw a crowd that writes texts, and what it writes.
+    """Simulate transcripts of random texts.
 
     Parameters
     ----------
-    n_tasks, n_workers
-        Sizes. Tasks and workers are named 0, 1, ….
-    answers_per_task
-        How many different workers write each text, drawn at random.
-    words, vocabulary
-        Words of a true text, and how many different ones there are; word k is as frequent as 1 / (k + 10).
-    wrong, omitted, inserted
-        Shares of words that an ordinary worker replaces by another, leaves out, and adds.
-    spread
-        Standard deviation of the logarithm by which a worker's three shares are multiplied, at most to one half.
-    hard
-        Share of words that are hard for everybody: 60 % of workers or more write another, mostly one of two that sound
-        like it. The crowd's `right` is that of other words.
-    seed
-        What all draws follow from.
+    n_tasks : int, default 100
+        Number of tasks, with ids 0, 1, ….
+    n_workers : int, default 20
+        Number of workers, with ids 0, 1, ….
+    answers_per_task : int, default 5
+        Number of texts per task, by different random workers.
+    words : int, default 10
+        Words per true text.
+    vocabulary : int, default 1000
+        Number of distinct words; word k has frequency proportional to 1 / (k + 10).
+    wrong : float, default 0.1
+        Share of words that a typical worker replaces.
+    omitted : float, default 0.05
+        Share of words that a typical worker omits.
+    inserted : float, default 0.05
+        Share of words after which a typical worker inserts one.
+    spread : float, default 1.0
+        Standard deviation of the log-factor that scales the three shares of a worker (each at most one half).
+    hard : float, default 0.0
+        Share of words that at least 60 % of workers mishear, mostly as one of two sound-alikes. `right` excludes them.
+    seed : int, default 0
+        Random seed.
+
+    Returns
+    -------
+    TextsSimulation
+        The texts, the true texts and worker parameters.
 
     Notes
     -----
@@ -103,7 +115,7 @@ def simulate(
     check_number("spread", spread, least=0, most=100)
     check_number("seed", seed, least=0, whole=True)
     if answers_per_task > n_workers:
-        raise ValueError(f"{answers_per_task} texts a task need as many workers, and there are {n_workers}")
+        raise ValueError(f"answers_per_task={answers_per_task} exceeds n_workers={n_workers}: add workers")
     rng = np.random.default_rng(seed)
     frequency: Floats = np.asarray(1.0 / (np.arange(vocabulary) + 10.0), np.float64)
     frequency /= frequency.sum()
@@ -112,25 +124,27 @@ def simulate(
     left_out = np.minimum(left_out, 1 - replaced)
     truth = rng.choice(vocabulary, (n_tasks, words), p=frequency)
     tasks, workers = np.repeat(np.arange(n_tasks), answers_per_task), raters(rng, n_tasks, n_workers, answers_per_task)
-    misleads, alike = _hard_words(seed, truth.shape, hard, vocabulary, frequency)
-    said = []
+    misleads, sound_alikes = _hard_words(seed, truth.shape, hard, vocabulary, frequency)
+    texts_written = []
     for task, worker in zip(tasks, workers, strict=True):
         fate, more = rng.random(words), rng.random(words) < added[worker]
         others = rng.choice(vocabulary, (2, words), p=frequency)
-        heard = np.where(misleads[task] & (fate < _ALIKE), alike[task, np.arange(words), worker % 2], others[0])
+        written_instead = np.where(
+            misleads[task] & (fate < _ALIKE), sound_alikes[task, np.arange(words), worker % 2], others[0]
+        )
         missed = np.where(misleads[task], max(replaced[worker], _MISHEARD), replaced[worker])
-        row = np.where(fate < missed, heard, truth[task])
+        row = np.where(fate < missed, written_instead, truth[task])
         row[(fate >= missed) & (fate < missed + left_out[worker])] = -1
-        both = np.stack([row, np.where(more, others[1], -1)], axis=1).ravel()
-        said.append(_written(both[both >= 0]) or _written(truth[task][:1]))
-    texts = Texts.from_arrays(tasks, workers, said)
-    here = texts.workers.astype(np.int64)
+        with_insertions = np.stack([row, np.where(more, others[1], -1)], axis=1).ravel()
+        texts_written.append(_join_words(with_insertions[with_insertions >= 0]) or _join_words(truth[task][:1]))
+    texts = Texts.from_arrays(tasks, workers, texts_written)
+    worker_codes = texts.workers.astype(np.int64)
     return TextsSimulation(
         log=texts,
-        truth=as_objects([_written(row) for row in truth]),
-        right=(1 - replaced - left_out)[here],
-        omitted=left_out[here],
-        inserted=added[here],
+        truth=as_objects([_join_words(row) for row in truth]),
+        right=(1 - replaced - left_out)[worker_codes],
+        omitted=left_out[worker_codes],
+        inserted=added[worker_codes],
         seed=seed,
     )
 
@@ -138,10 +152,10 @@ def simulate(
 def _hard_words(
     seed: int, shape: tuple[int, int], hard: float, vocabulary: int, frequency: Floats
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
-    """Which words are hard, and two that sound like each; draws of their own, so that others stay as they are."""
+    """Select hard words and two sound-alikes for each, from a separate random stream."""
     rng = np.random.default_rng([seed, 1])
     return rng.random(shape) < hard, rng.choice(vocabulary, (*shape, 2), p=frequency)
 
 
-def _written(words: npt.NDArray[np.int64]) -> str:
+def _join_words(words: npt.NDArray[np.int64]) -> str:
     return " ".join(f"w{word}" for word in words)

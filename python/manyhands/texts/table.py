@@ -1,4 +1,4 @@
-"""The table of texts: who wrote what for which task."""
+"""Table of texts by task and worker."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from manyhands.objects.table import Objects
 
 
 class Texts(Objects):
-    """An immutable, sparse table of (task, worker, text) rows: transcripts, translations, captions.
+    """Immutable, sparse table of (task, worker, text) rows: transcripts, translations, captions.
 
-    Made by one of the constructors below or by :func:`manyhands.read` with ``kind="texts"``. Ids and repeats are those
-    of :class:`~manyhands.Annotations`. A text that is missing, empty or blank says nothing: its row is set aside with a
-    warning, or refused with ``missing="error"``. Texts are kept as they are; how they are cut into words or letters is
-    up to the methods.
+    Build it with :meth:`from_frame`, or read a file with :func:`manyhands.read` and ``kind="texts"``. Ids and repeats
+    are handled as in :class:`~manyhands.Annotations`. Missing, empty and blank texts are missing answers: their rows
+    are dropped with a warning, or raise with ``missing="error"``. Texts are stored unchanged; methods split them into
+    words or letters.
 
-    Memory: 8 bytes per row (8 more with weights) and 4 per task, in addition to the names and the distinct texts.
+    Memory: 8 bytes per row (8 more with weights) and 4 per task, plus the names and the distinct texts.
 
     Examples
     --------
@@ -54,13 +54,18 @@ class Texts(Objects):
 
         Parameters
         ----------
-        frame
-            The log, one row a text. Anything with the Arrow PyCapsule interface will do.
+        frame : DataFrame, Arrow table or mapping of columns
+            The log, one row per text. Any object with the Arrow PyCapsule interface works.
         task, worker, weight, repeats, missing
             As for :meth:`Annotations.from_frame`.
-        text
-            Column name of the texts; well known are ``text``, ``transcript``, ``transcription``, ``translation`` and
+        text : str, optional
+            Column of texts. Well-known names are ``text``, ``transcript``, ``transcription``, ``translation`` and
             ``caption``.
+
+        Returns
+        -------
+        Texts
+            The table.
 
         Examples
         --------
@@ -69,13 +74,15 @@ class Texts(Objects):
         >>> mh.Texts.from_frame(log, task="clip", text="heard")
         <Texts: 2 texts, 2 of them different, to 1 task by 2 workers>
         """
-        given = {"task": task, "worker": worker, "text": text}
-        return cls._of_frame(frame, given, {"weight": weight}, repeats=repeats, missing=missing)
+        columns = {"task": task, "worker": worker, "text": text}
+        return cls._of_frame(frame, columns, {"weight": weight}, repeats=repeats, missing=missing)
 
     @classmethod
     def _checked(cls, answers: list[Any], what: str) -> list[Any]:
-        found = [None if is_missing(text) or (isinstance(text, str) and text.isspace()) else text for text in answers]
-        for row, text in enumerate(found):
+        texts = [None if is_missing(text) or (isinstance(text, str) and text.isspace()) else text for text in answers]
+        for row, text in enumerate(texts):
             if text is not None and not isinstance(text, str):
-                raise TypeError(f"{what} holds {text!r}, a {type(text).__name__} at row {row}; texts are strings")
-        return found
+                raise TypeError(
+                    f"{what} contains {text!r}, a {type(text).__name__}, at row {row}; texts must be strings"
+                )
+        return texts

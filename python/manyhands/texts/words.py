@@ -1,4 +1,4 @@
-"""Texts as rows of words or letters, in any script, and how those are compared."""
+"""Tokenization of texts into words or letters in any script, and comparison keys."""
 
 from __future__ import annotations
 
@@ -13,80 +13,81 @@ import numpy.typing as npt
 
 from manyhands._base.checks import check_choice
 
-#: Scripts that put no space between words: Thai and Lao, Burmese, Khmer, Chinese characters, kana. Each of their
-#: letters counts as a word.
+#: Scripts without spaces between words: Thai and Lao, Burmese, Khmer, Chinese characters, kana. Each letter counts as a
+#: word.
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
 _WORDS = re.compile(rf"\s+|[{_UNSPACED}]|[^\s{_UNSPACED}]+")
 _SPACE = re.compile(r"\s+")
-#: Words and signs, each a token of its own; a stand-in takes the place of marks, which stay with their letter.
+#: Words and punctuation marks, each a token. Combining marks are replaced by a placeholder and stay with their letter.
 _STAND_IN = "\ue000"
 _TOKENS = re.compile(rf"[{_UNSPACED}]{_STAND_IN}*|(?:[^\W{_UNSPACED}]{_STAND_IN}*)+|[^\w\s]{_STAND_IN}*")
 _PLAIN_TOKENS = re.compile(r"\w+|[^\w\s]")
-#: What joins the letter before it: a character of zero width that makes one sign of two.
+#: Zero-width joiner, which combines the characters around it.
 _JOINER = "\u200d"
 
 LEVELS = ("word", "character")
 
 
 def tokens_of(text: str, level: str) -> list[str]:
-    """The words or letters of a text; a word that follows a space begins with one.
+    """Split a text into words or letters; a word after a space starts with that space.
 
-    A word is what stands between spaces, with a space before it, and in scripts without spaces each letter. Marks that
-    belong to a letter stay with it. At the level of characters a space is one, however wide it was.
+    Words are separated by spaces; in scripts without spaces each letter is a word. Combining marks stay with their
+    letter. At the character level, a run of spaces is one space.
     """
     if level == "character":
         return _letters(_SPACE.sub(" ", text.strip()))
-    found: list[str] = []
+    tokens: list[str] = []
     spaced = True
     for part in _WORDS.findall(text):
         if part.isspace():
             spaced = True
             continue
-        if not spaced and found and _is_mark(part[0]):
-            found[-1] += part  # a vowel or tone above or below the letter before it
+        if not spaced and tokens and _is_mark(part[0]):
+            tokens[-1] += part  # a combining vowel or tone mark
             continue
-        found.append(f" {part}" if spaced else part)
+        tokens.append(f" {part}" if spaced else part)
         spaced = False
-    return found
+    return tokens
 
 
-def places_of_tokens(text: str) -> list[tuple[int, int]]:
-    """Where the words and signs of a text begin, and the first place behind each.
+def token_offsets(text: str) -> list[tuple[int, int]]:
+    """Return the (start, end) offsets of the words and punctuation marks of a text.
 
-    Signs are tokens of their own, and so are letters of scripts without spaces; marks stay with their letter.
+    Punctuation marks, and letters of scripts without spaces, are separate tokens. Combining marks stay with their
+    letter.
     """
     if text.isascii():
-        return [found.span() for found in _PLAIN_TOKENS.finditer(text)]
+        return [match.span() for match in _PLAIN_TOKENS.finditer(text)]
     plain = "".join(_STAND_IN if _is_mark(letter) else letter for letter in text)
-    return [found.span() for found in _TOKENS.finditer(plain)]
+    return [match.span() for match in _TOKENS.finditer(plain)]
 
 
 def _letters(text: str) -> list[str]:
-    found: list[str] = []
+    letters: list[str] = []
     for letter in text:
-        if found and (_is_mark(letter) or found[-1].endswith(_JOINER)):
-            found[-1] += letter
+        if letters and (_is_mark(letter) or letters[-1].endswith(_JOINER)):
+            letters[-1] += letter
         else:
-            found.append(letter)
-    return found
+            letters.append(letter)
+    return letters
 
 
 def _is_mark(letter: str) -> bool:
     return letter == _JOINER or unicodedata.category(letter)[0] == "M"
 
 
-def joined(tokens: Iterable[str]) -> str:
-    """The text of tokens."""
+def join_tokens(tokens: Iterable[str]) -> str:
+    """Join tokens to a text."""
     return "".join(tokens).strip()
 
 
 @cache
-def folded(token: str) -> str:
-    """What a token is compared by where case and punctuation do not count; empty for one that is punctuation only.
+def fold_token(token: str) -> str:
+    """Return the comparison key of a token without case and punctuation; empty for pure punctuation.
 
-    A picture (an emoji, a star) that stands alone is a word like any other.
+    A stand-alone symbol (an emoji, a star) is kept.
     """
     plain = unicodedata.normalize("NFKC", token).casefold()
     kinds = [unicodedata.category(letter) for letter in plain]
@@ -100,30 +101,30 @@ def _exact(token: str) -> str:
 
 @dataclass(frozen=True)
 class Spelling:
-    """Texts by codes: text i has the tokens `starts[i]` to `starts[i + 1]`."""
+    """Texts as codes: text i has the tokens `starts[i]` to `starts[i + 1]`."""
 
     starts: npt.NDArray[np.int64]
-    #: What tokens are compared by, as codes in the order of their letters.
+    #: Codes of the comparison keys of tokens, in sort order of the keys.
     keys: npt.NDArray[np.int64]
-    #: Tokens as they were written, as codes, and what the codes stand for, in the order of their letters.
+    #: Codes of the tokens as written, and the tokens in sort order.
     forms: npt.NDArray[np.int64]
-    written: tuple[str, ...]
+    tokens: tuple[str, ...]
     n_keys: int
 
     @classmethod
     def of(cls, texts: list[str], level: str = "word", fold: bool = True) -> Spelling:
-        """Spell texts; tokens that are nothing but punctuation are left out where that does not count."""
+        """Encode texts; with `fold`, tokens that are only punctuation are dropped."""
         check_choice("level", level, LEVELS)
-        key: Callable[[str], str] = folded if fold else _exact
+        key: Callable[[str], str] = fold_token if fold else _exact
         rows = [[token for token in tokens_of(text, level) if key(token.strip(" ") or token)] for text in texts]
-        written = sorted({token for row in rows for token in row})
-        keys = [key(token.strip(" ") or token) for token in written]
+        distinct_tokens = sorted({token for row in rows for token in row})
+        keys = [key(token.strip(" ") or token) for token in distinct_tokens]
         rank = {name: code for code, name in enumerate(sorted(set(keys)))}
-        form = {token: code for code, token in enumerate(written)}
+        form = {token: code for code, token in enumerate(distinct_tokens)}
         forms = np.array([form[token] for row in rows for token in row], np.int64)
         of_form = np.array([rank[name] for name in keys], np.int64)
         starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
-        return cls(starts, of_form[forms] if len(forms) else forms, forms, tuple(written), len(rank))
+        return cls(starts, of_form[forms] if len(forms) else forms, forms, tuple(distinct_tokens), len(rank))
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:

@@ -22,7 +22,7 @@ from manyhands.io.shown import check_shows, chosen_field
 from manyhands.masks.table import Masks
 from manyhands.sequences.encode import OverlapError
 from manyhands.sequences.table import Sequences
-from manyhands.texts.words import places_of_tokens
+from manyhands.texts.words import token_offsets
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -457,7 +457,7 @@ class Export:
             if texts.setdefault(answer.task, document) != document:
                 raise ValueError(f"{self.name}: document {answer.task!r} has two texts, and places mean one of them")
             if answer.task not in found:
-                cut = document.tokens or places_of_tokens(document.text or "")
+                cut = document.tokens or token_offsets(document.text or "")
                 found[answer.task] = [*cut] or [(0, 1)]
         tasks = dict.fromkeys(answer.task for answer in given)
         lacking = dict.fromkeys(answer.task for answer in given if answer.said and answer.task not in found)
