@@ -123,7 +123,7 @@ def test_bad_boxes_are_named(boxes: list, told: str) -> None:
 
 
 def test_contradictions_are_named() -> None:
-    with pytest.raises(ValueError, match=r"row 1.*worker 'u'.*task 'a'"):
+    with pytest.raises(ValueError, match=r"row 1.*task 'a'.*worker 'u'"):
         mh.Boxes.from_arrays(["a", "a"], ["u", "u"], [[0, 0, 1, 1], NOTHING])
     with pytest.raises(ValueError, match=r"labels.*row 1"):
         mh.Boxes.from_arrays(["a", "a"], ["u", "v"], [[0, 0, 1, 1]] * 2, ["x", None])

@@ -150,7 +150,7 @@ def test_memberships_of_pairs_are_products():
     np.testing.assert_allclose(memberships.together(left, right)[apart], expected[apart], rtol=1e-12)
     assert (memberships.together(left, right)[~apart] == 1).all()
     numbers = np.array([2, 0, 3, 1])
-    moved = memberships.renumbered(numbers)
+    moved = memberships.renumber(numbers)
     np.testing.assert_allclose(moved.together(left, right), memberships.together(left, right), rtol=1e-12)
     np.testing.assert_array_equal(moved.best(), numbers[dense.argmax(axis=1)])
 

@@ -1,7 +1,7 @@
-"""Learning from crowds end to end: networks trained directly on the labels of many imperfect annotators.
+"""Neural networks trained directly on the labels of many imperfect annotators.
 
 Needs PyTorch, the extra ``torch``. All learners share one training loop and one interface, see
-:class:`Learner` and :class:`Training`; heads and losses can be used in one's own loop.
+:class:`Learner` and :class:`Training`; heads and losses can be used in custom training loops.
 """
 
 from manyhands._base.extras import install_command
@@ -44,7 +44,7 @@ from manyhands.learn.targets import *
 from manyhands.learn.union_net import *
 
 __all__ = ["Batch", "Callback", "CrowdData", "Learner", "Training", "all_learners", "heads", "losses"]
-# Each family says which of its classes are learners for the public.
+# Each module lists its public learners in `__all__`.
 __all__ += agree.__all__
 __all__ += anchors.__all__
 __all__ += common.__all__

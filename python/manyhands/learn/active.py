@@ -1,4 +1,4 @@
-"""Losses of binary questions: whether a sample is of a class, asked of each class and answered by each annotator."""
+"""Losses with one binary question per class, answered by each annotator."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from manyhands.learn.losses import focal
 
 AnswerLoss = Literal["ce", "focal", "kappa"]
 
-#: Eq. 7 has no bound; a worker who nearly always says the same would have a power of hundreds and count for nothing.
+#: Upper limit of Eq. 7, which is unbounded: a one-sided worker would get a power of hundreds and be ignored.
 _MOST_FOCUS = 5.0
 
 
 @dataclass(frozen=True)
 class Said:
-    """What each annotator says of each class, over all samples: what balancing and kappa start from."""
+    """Class frequencies of each annotator, the basis of class balancing and kappa."""
 
-    #: How many answers name each class, (n_workers, n_classes).
+    #: Number of answers per class, (n_workers, n_classes).
     counts: Array
-    #: Share of each class by the weight of the answers, (n_workers, n_classes).
+    #: Weighted share of each class, (n_workers, n_classes).
     shares: Array
-    #: Weight of the annotator's answers, (n_workers,).
+    #: Total weight of the annotator's answers, (n_workers,).
     total: Array
 
     @classmethod
     def of(cls, votes: Annotations, *, by_sample: bool) -> Said:
-        """Of a table; `by_sample`: the answers to a sample weigh one together."""
+        """Frequencies of a table; with `by_sample`, the answers to a sample share a weight of one."""
         _, workers, labels = votes.codes()
         shape = (votes.n_workers, votes.n_classes)
         cells = workers.astype(np.int64) * shape[1] + labels
@@ -45,13 +45,16 @@ class Said:
 
     @classmethod
     def of_one(cls, targets: Array) -> Said:
-        """Of one annotator whose answers are distributions, (n_samples, n_classes)."""
+        """Frequencies of a single annotator with distributions as answers, (n_samples, n_classes)."""
         counts = targets.sum(axis=0, keepdims=True)
         return cls(counts, counts / max(len(targets), 1), counts.sum(axis=1))
 
 
 class BinaryQuestions(Learner):
-    """One whose loss may be of binary questions, one a class (of two classes one): cross-entropy, focal or kappa."""
+    """Base class of learners with an optional loss of binary questions: cross-entropy, focal or kappa.
+
+    There is one question per class, and a single question for two classes.
+    """
 
     _training_parts: ClassVar[tuple[str, ...]] = ("kappa",)
 
@@ -61,32 +64,32 @@ class BinaryQuestions(Learner):
         super()._check()
         check_choice("loss", self.loss, ("ce", "focal", "kappa"))
 
-    def _question_parts(self, n_samples: int, said: Said) -> dict[str, nn.Module]:
-        """What the loss needs to know of the annotators, and keeps while it is learnt."""
-        k = said.counts.shape[1]
-        # Of two classes the second is the positive one of a single question.
-        asked = [1] if k == 2 else list(range(k))
-        self._positive = torch.tensor(asked, device=self._on)
-        self._gamma = torch.from_numpy(focus(said.counts)[:, asked]).float().to(self._on)
+    def _question_parts(self, n_samples: int, frequencies: Said) -> dict[str, nn.Module]:
+        """Set up the questions, and return the trainable or stateful modules of the loss."""
+        k = frequencies.counts.shape[1]
+        # With two classes, the second one is the positive class of a single question.
+        positive_classes = [1] if k == 2 else list(range(k))
+        self._positive = torch.tensor(positive_classes, device=self._on)
+        self._gamma = torch.from_numpy(focus(frequencies.counts)[:, positive_classes]).float().to(self._on)
         if self.loss != "kappa":
             return {}
-        shares, total = torch.from_numpy(said.shares[:, asked]), torch.from_numpy(said.total)
+        shares, total = torch.from_numpy(frequencies.shares[:, positive_classes]), torch.from_numpy(frequencies.total)
         return {"kappa": RunningKappa(n_samples, shares.float(), total.float())}
 
     def _log_odds(self, log_probs: Tensor) -> Tensor:
-        """Logits of the answer yes to each question, (n, n_questions)."""
+        """Logits of each question, (n, n_questions)."""
         positive = log_probs[:, self._positive]
         return positive - torch.log(-torch.expm1(positive.clamp_max(-1e-6)))
 
     def _answer_losses(self, batch: Batch, logits: Tensor, said: Tensor, weight: Tensor) -> Tensor:
-        """Loss of each answer, (n_annotations,), the mean over questions.
+        """Return the loss of each answer, averaged over questions, (n_annotations,).
 
-        `logits` are the network's, (n, n_questions); `said` is what an annotation answers, from no (0) to yes (1),
-        (n_annotations, n_questions), and `weight` what it weighs among the annotator's for the kappa.
+        `logits` are those of the network, (n, n_questions); `said` the answers from no (0) to yes (1),
+        (n_annotations, n_questions); `weight` the weight of the answer within its annotator (for kappa).
         """
         if self.loss == "kappa":
-            found: Tensor = self._parts_or_fail()["kappa"](batch, torch.sigmoid(logits), said, weight)
-            return found.mean(dim=1)
+            kappa_losses: Tensor = self._parts_or_fail()["kappa"](batch, torch.sigmoid(logits), said, weight)
+            return kappa_losses.mean(dim=1)
         own = logits[batch.sample]
         yes, no = F.logsigmoid(own), F.logsigmoid(-own)
         if self.loss == "ce":
@@ -95,16 +98,16 @@ class BinaryQuestions(Learner):
         return (said * focal(yes, gamma) + (1 - said) * focal(no, gamma)).mean(dim=1)
 
     def _labels_loss(self, batch: Batch, logits: Tensor) -> Tensor:
-        """Loss of the labels of a batch, as `reduction` weighs them."""
-        said = (batch.label[:, None] == self._positive).float()
+        """Loss of the labels of a batch, weighted according to `reduction`."""
+        is_positive = (batch.label[:, None] == self._positive).float()
         weight = self._weights(batch) * len(batch) if self.reduction == "sample" else batch.weight
-        return self._reduce(self._answer_losses(batch, logits, said, weight), batch)
+        return self._reduce(self._answer_losses(batch, logits, is_positive, weight), batch)
 
 
 def focus(counts: Array) -> Array:
-    """Power of the focal loss, (n_workers, n_classes): larger where a worker's answers are one-sided (Eq. 7).
+    """Return the power of the focal loss, (n_workers, n_classes), larger for one-sided workers (Eq. 7).
 
-    `counts` are how often each worker names each class.
+    `counts` are the numbers of answers of each worker per class.
     """
     total = counts.sum(axis=1, keepdims=True)
     most = np.maximum(counts, total - counts)
@@ -114,42 +117,41 @@ def focus(counts: Array) -> Array:
 
 
 def said_shares(votes: Annotations, *, by_sample: bool) -> tuple[Array, Array]:
-    """What each worker says of all, (n_workers, n_classes), and the weight of the worker's answers, (n_workers,).
+    """Return weighted class shares of each worker, (n_workers, n_classes), and total weights, (n_workers,).
 
-    `by_sample`: the answers to a sample weigh one together.
+    With `by_sample`, the answers to a sample share a weight of one.
     """
     tasks, workers, labels = votes.codes()
     weights = votes.table.weights()
     weight = np.ones(len(tasks)) if weights is None else weights
-    least = np.finfo(np.float32).tiny  # where nothing has any weight
+    least = np.finfo(np.float32).tiny  # avoids division by zero if all weights are zero
     if by_sample:
         weight = weight / np.maximum(np.bincount(tasks, weight, minlength=votes.n_tasks), least)[tasks]
     shape = (votes.n_workers, votes.n_classes)
     cells = workers.astype(np.int64) * shape[1] + labels
-    said = np.bincount(cells, weight, minlength=shape[0] * shape[1]).reshape(shape)
-    total = said.sum(axis=1)
-    return said / np.maximum(total, least)[:, None], total
+    class_weights = np.bincount(cells, weight, minlength=shape[0] * shape[1]).reshape(shape)
+    total = class_weights.sum(axis=1)
+    return class_weights / np.maximum(total, least)[:, None], total
 
 
 class RunningKappa(nn.Module):
     """Weighted-kappa loss of the network with each worker, over all answers of the worker.
 
-    A batch has few answers of a worker, often all alike: of those alone no kappa can be made. So the prediction that
-    each sample had when it was last seen is kept, and with it every worker's observed disagreement O and mean
-    prediction; what workers say on average is known from the start. A batch renews the predictions of its samples, and
-    gradients go through these. Before a sample is seen its prediction is the average answer of the crowd: all kappas
-    are zero at first.
+    A batch contains too few answers of a worker to compute kappa. Therefore the latest prediction of each sample is
+    stored, together with the observed disagreement O and the mean prediction of every worker; mean answers of workers
+    are known in advance. Each batch updates the predictions of its samples, and gradients flow through these. Initial
+    predictions are the average answer, so all kappas start at zero.
 
-    Numbers kept: (samples + 3 · workers) · tasks; a step touches those of its batch.
+    Stores (samples + 3 · workers) · tasks numbers; a step touches those of its batch.
 
     Parameters
     ----------
-    n_samples
-        How many samples there are.
-    said
-        Share of the positive class among the answers of each worker, (n_workers, n_tasks).
-    total
-        Weight of the answers of each worker, (n_workers,).
+    n_samples : int
+        Number of samples.
+    said : Tensor of shape (n_workers, n_tasks)
+        Share of the positive class among the answers of each worker.
+    total : Tensor of shape (n_workers,)
+        Total weight of the answers of each worker.
     """
 
     predicted: Tensor
@@ -168,23 +170,23 @@ class RunningKappa(nn.Module):
         self.register_buffer("mean", average.clone())
 
     def forward(self, batch: Batch, probs: Tensor, said: Tensor, weight: Tensor) -> Tensor:
-        """Loss of the worker of each annotation, (n_annotations, n_tasks), renewed by a batch.
+        """Return the loss of the worker of each annotation, (n_annotations, n_tasks), and update the state.
 
-        `probs` are probabilities of the positive class, (n, n_tasks); `said` tells whether an annotation says it,
-        (n_annotations, n_tasks), and `weight` what it weighs among the worker's. The sigmoid of log(1 − κ), κ = 1 − O /
-        E, is O / (O + E): observed disagreement beside that expected by chance.
+        `probs` are probabilities of the positive class, (n, n_tasks); `said` whether the annotation is positive,
+        (n_annotations, n_tasks); `weight` its weight within the worker. The sigmoid of log(1 − κ), with κ = 1 − O / E,
+        equals O / (O + E), where E is the disagreement expected by chance.
         """
         own = probs[batch.sample]
         self._renew(batch, probs.detach(), said, (weight / self.total[batch.worker])[:, None])
         share, mean = self.said[batch.worker], self.mean[batch.worker]
         observed, expected = self.observed[batch.worker].clamp_min(0), _disagreement(mean, share)
-        # A worker who always says the same has κ = 0 whatever is predicted; of others E is above zero.
-        telling = (share > 0) & (share < 1)
-        both = torch.where(telling, observed + expected, 1.0)
-        # What the loss changes by with O and with the mean prediction, at their present values.
-        scale = telling / both**2
+        # A worker with constant answers has κ = 0 for all predictions; for the others E is positive.
+        has_both_answers = (share > 0) & (share < 1)
+        total_disagreement = torch.where(has_both_answers, observed + expected, 1.0)
+        # Derivative of the loss with respect to O and the mean prediction, at their current values.
+        scale = has_both_answers / total_disagreement**2
         step = scale * (expected * _disagreement(own, said) - observed * (1 - 2 * share) * own)
-        return torch.where(telling, observed / both, 0.5) + step - step.detach()
+        return torch.where(has_both_answers, observed / total_disagreement, 0.5) + step - step.detach()
 
     def _renew(self, batch: Batch, probs: Tensor, said: Tensor, weight: Tensor) -> None:
         before, now = self.predicted[batch.tasks][batch.sample], probs[batch.sample]
@@ -195,5 +197,5 @@ class RunningKappa(nn.Module):
 
 
 def _disagreement(p: Tensor, q: Tensor) -> Tensor:
-    """Probability that two who answer independently differ, of two answers."""
+    """Probability that two independent binary answers differ."""
     return p * (1 - q) + (1 - p) * q

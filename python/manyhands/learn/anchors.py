@@ -1,4 +1,4 @@
-"""Two stages: workers are judged on samples whose class is plain, then the network learns from corrected labels."""
+"""Two-stage label correction: confusion matrices from anchor points, then training on corrected labels."""
 
 from __future__ import annotations
 
@@ -17,54 +17,54 @@ from manyhands._train.estimator import PREDICTED
 from manyhands._train.module_calls import run
 from manyhands._train.settings import TRAINING, TrainingOptions
 from manyhands._train.trunk import split
-from manyhands.learn.heads import picked
+from manyhands.learn.heads import label_columns
 from manyhands.learn.losses import soft_cross_entropy
 from manyhands.learn.madl import PerformanceLearner
 from manyhands.learn.targets import SoftTarget
 
 __all__ = ["AnchorTransition"]
 
-#: Settings that are a matter of the second stage alone.
+#: Settings of the second stage only.
 _SECOND = frozenset({"max_epochs", "validation", "patience", "callbacks", "checkpoint"})
 
 
 class AnchorTransition(PerformanceLearner):
-    """Label correction in two stages, by confusion matrices that depend on the sample and are learnt at anchor points.
+    """Label correction in two stages, with instance-dependent confusion matrices learned at anchor points.
 
-    First a network is trained on the shares of the votes. Samples whose class it is surest of are anchor points: their
-    class is taken for known, and from their labels a performance network learns how each worker confuses such samples.
-    Then the labels of all samples are corrected: the class that makes them most likely, where it beats every other by a
-    ratio. The network is trained on those, from the backbone as it was given.
+    Use it if worker errors depend on the sample. First, a network is trained on vote shares. Samples with the most
+    confident predictions become anchor points, whose class is treated as known; a performance network learns how
+    workers label them. Then each sample gets the class with the highest likelihood of its labels, if the likelihood
+    ratio to every other class is large enough. The final network is trained on these classes.
 
     Parameters
     ----------
-    backbone
-        An ``nn.Sequential`` whose last layer makes the logits, or a module with parts ``trunk`` and ``head``.
-    anchors
-        Share of the samples of each predicted class that are anchor points.
-    ratio
-        How many times as likely as any other a class must make the labels of a sample; samples without such a class are
-        not learnt from. At 1 the most likely class will do.
-    first_epochs, judging_epochs
-        Epochs of the first network, and of the performance network.
-    right
-        How probably a worker is right, at the start.
-    size
-        Length of the workers' embeddings.
-    dropout
-        Share of what is dropped in the performance network.
+    backbone : nn.Sequential or nn.Module
+        An ``nn.Sequential`` whose last layer returns the logits, or a module with parts ``trunk`` and ``head``.
+    anchors : float, default 0.5
+        Share of anchor points among the samples of each predicted class.
+    ratio : float, default 2.0
+        Minimum likelihood ratio of the corrected class to all others; other samples are not used. 1 accepts the most
+        likely class.
+    first_epochs, judging_epochs : int, default 20
+        Epochs of the first network and of the performance network.
+    right : float, default 0.8
+        Initial accuracy of workers.
+    size : int, default 16
+        Dimension of the worker embeddings.
+    dropout : float, default 0.5
+        Dropout rate of the performance network.
     **training
-        See :class:`~manyhands.learn.Training`. It concerns both networks; `max_epochs`, `validation`, `patience` and
-        callbacks are those of the second, and ``history_`` is its own.
+        See :class:`~manyhands.learn.Training`. Applies to both networks, except that `max_epochs`, `validation`,
+        `patience`, callbacks and ``history_`` belong to the second.
 
     Notes
     -----
-    The paper's transition model is a Bayesian network with a spike-and-slab prior; this one is a point estimate, of the
-    kind that `MaDL` has, on the features of the first network. ``confusion_`` is averaged over the samples a worker
-    labelled. Anchor points that are wrong stay wrong: where the votes mislead the first network, so do they the second.
+    Time: training the backbone twice, `judging_epochs` predictions of the anchor points, and O(labels of anchor points
+    · (size³ + size · classes²)) for each of these. ``fit(..., resume=True)`` repeats the first stage.
 
-    Time: the backbone's training twice, `judging_epochs` predictions of the anchor points, and O(labels of anchor
-    points · (size³ + size · classes²)) in each of those. ``fit(..., resume=True)`` does the first stage again.
+    The transition model of the paper is a Bayesian network with a spike-and-slab prior; here it is a point estimate as
+    in `MaDL`, on the features of the first network. ``confusion_`` is averaged over the samples a worker labeled.
+    Wrong anchor points are not corrected: if votes mislead the first network, they also mislead the second.
 
     References
     ----------
@@ -115,7 +115,7 @@ class AnchorTransition(PerformanceLearner):
         first = copy.deepcopy(self.backbone).requires_grad_(requires_grad=False)
         return super()._extra_parts(data) | {"first": first}
 
-    # --------------------------------------------------------------------------------------- the first stage
+    # --------------------------------------------------------------------------------------- first stage
 
     def _prepare(self, data: CrowdData) -> None:
         shared = {item.name: getattr(self, item.name) for item in TRAINING if item.name not in _SECOND}
@@ -123,54 +123,58 @@ class AnchorTransition(PerformanceLearner):
         first._fit(lambda: data, resume=False, overwrite=False, progress=False)
         self._parts_or_fail()["first"].load_state_dict(first.network_.state_dict())
         predicted = first._predicted(data)
-        self._anchors = self._surest(predicted, data.samples.numpy())
-        self._judge(data, torch.from_numpy(predicted.argmax(axis=1)).to(self._on))
-        self._aims = self._corrected(data)
+        self._anchors = self._select_anchors(predicted, data.samples.numpy())
+        self._train_performance(data, torch.from_numpy(predicted.argmax(axis=1)).to(self._on))
+        self._sample_targets = self._correct_labels(data)
 
-    def _surest(self, predicted: Array, samples: Any) -> Any:
-        """Which samples are anchor points: of each predicted class those of the highest probability, at least one."""
-        found = np.zeros(len(predicted), np.bool_)
-        winners, sure = predicted.argmax(axis=1), predicted.max(axis=1)
+    def _select_anchors(self, predicted: Array, samples: Any) -> Any:
+        """Select the anchor points: the most confident samples of each predicted class, at least one."""
+        is_anchor = np.zeros(len(predicted), np.bool_)
+        winners, confidence = predicted.argmax(axis=1), predicted.max(axis=1)
         for k in range(predicted.shape[1]):
-            own = samples[winners[samples] == k]
-            found[own[np.argsort(-sure[own], kind="stable")][: math.ceil(self.anchors * len(own)) or 1]] = True
-        return found
+            class_samples = samples[winners[samples] == k]
+            is_anchor[
+                class_samples[np.argsort(-confidence[class_samples], kind="stable")][
+                    : math.ceil(self.anchors * len(class_samples)) or 1
+                ]
+            ] = True
+        return is_anchor
 
-    def _judge(self, data: CrowdData, classes: Tensor) -> None:
-        """Learn how workers confuse the anchor points, whose classes are taken for known."""
+    def _train_performance(self, data: CrowdData, classes: Tensor) -> None:
+        """Train the performance network on the anchor points, treating their classes as known."""
         parts = self._parts_or_fail().eval()
         parts["performance"].train()
-        known = torch.from_numpy(np.flatnonzero(self._anchors))
+        anchor_rows = torch.from_numpy(np.flatnonzero(self._anchors))
         optimizers, shuffle = self._optimizers(), torch.Generator().manual_seed(self.seed)
         for _ in range(self.judging_epochs):
-            for batch in data.batches(known, self.batch_size, self._on, shuffle=shuffle):
+            for batch in data.batches(anchor_rows, self.batch_size, self._on, shuffle=shuffle):
                 parts.zero_grad()
-                (-self._reduce(self._known_log_probs(batch, classes), batch)).backward()
+                (-self._reduce(self._log_probs_given_class(batch, classes), batch)).backward()
                 for optimizer in optimizers:
                     optimizer.step()
         parts.zero_grad()
 
-    def _known_log_probs(self, batch: Batch, classes: Tensor) -> Tensor:
+    def _log_probs_given_class(self, batch: Batch, classes: Tensor) -> Tensor:
         """Log-probability of each label given the class of its sample, (n_annotations,)."""
-        columns = picked(self._log_confusion(batch), batch.label)
+        columns = label_columns(self._log_confusion(batch), batch.label)
         return columns.gather(1, classes[batch.tasks][batch.sample][:, None])[:, 0]
 
     @torch.no_grad()
-    def _corrected(self, data: CrowdData) -> Tensor:
-        """The class of each sample as a row of ones and zeros, without a one where none beats the others."""
+    def _correct_labels(self, data: CrowdData) -> Tensor:
+        """Return the corrected class of each sample as a one-hot row; zeros if no class is likely enough."""
         self._parts_or_fail().eval()
         k = data.votes.n_classes
         aims = torch.zeros(len(data), k, device=self._on)
         for batch in data.batches(data.samples, PREDICTED, self._on):
-            evidence = picked(self._log_confusion(batch), batch.label) * batch.weight[:, None]
+            evidence = label_columns(self._log_confusion(batch), batch.label) * batch.weight[:, None]
             likelihood = evidence.new_zeros(len(batch), k).index_add(0, batch.sample, evidence)
             best, winners = likelihood.max(dim=1)
             rivals = likelihood.scatter(1, winners[:, None], -torch.inf).max(dim=1).values
-            sure = best - rivals >= math.log(self.ratio)
-            aims[batch.tasks, winners] = sure.to(aims.dtype)
+            is_likely = best - rivals >= math.log(self.ratio)
+            aims[batch.tasks, winners] = is_likely.to(aims.dtype)
         if not bool(aims.any()):
             raise ValueError(
-                f"no sample has a class that is ratio={self.ratio:g} times as likely as the others; lower ratio"
+                f"no sample has a class that is ratio={self.ratio:g} times as likely as all others; lower ratio"
             )
         return aims
 
@@ -179,17 +183,17 @@ class AnchorTransition(PerformanceLearner):
             self._features = run(split(self._parts_or_fail()["first"])[0], batch.x).float()
         return super()._log_confusion(batch)
 
-    # -------------------------------------------------------------------------------------- the second stage
+    # -------------------------------------------------------------------------------------- second stage
 
     def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
-        aims = self._aims[batch.tasks]
+        aims = self._sample_targets[batch.tasks]
         return soft_cross_entropy(log_probs, aims).sum() / aims.sum().clamp_min(1)
 
     def _state(self) -> dict[str, Tensor]:
-        return {"aims": self._aims}
+        return {"aims": self._sample_targets}
 
     def _set_state(self, state: dict[str, Tensor]) -> None:
-        self._aims = state["aims"].to(self._on)
+        self._sample_targets = state["aims"].to(self._on)
 
     @property
     def anchors_(self) -> Any:

@@ -1,4 +1,4 @@
-"""Confusions that the whole crowd shares beside those of each worker."""
+"""CoNAL: confusion shared by all workers plus individual confusion."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = ["CoNAL"]
 
 
 class CommonLayers(nn.Module):
-    """A layer for all workers, one for each, and how far an answer follows the common one.
+    """A shared layer, one layer per worker, and the mixing weight of each annotation.
 
-    Layers are twice the identity at first, embeddings of workers random. Numbers kept: classes² + workers · (classes² +
-    size), and the map from features to embeddings.
+    Layers start at twice the identity, worker embeddings at random. Stores classes² + workers · (classes² + size)
+    numbers, plus the map from features to embeddings.
     """
 
     def __init__(self, n_workers: int, n_classes: int, n_features: int, size: int) -> None:
@@ -39,44 +39,45 @@ class CommonLayers(nn.Module):
         self.sample = nn.Linear(n_features, size)
 
     def forward(self, features: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Of each annotation, the layer (n, true, observed) and how far its worker's own one is from the common."""
-        own = self.own(batch.worker)
+        """Return the mixed layer of each annotation (n, true, observed) and its worker's distance to the shared one."""
+        worker_layers = self.own(batch.worker)
         rate = self.rate(features, batch)[:, None, None]
-        apart = torch.linalg.vector_norm((own - self.common).flatten(1), dim=1)
-        return rate * self.common + (1 - rate) * own, apart
+        apart = torch.linalg.vector_norm((worker_layers - self.common).flatten(1), dim=1)
+        return rate * self.common + (1 - rate) * worker_layers, apart
 
     def rate(self, features: Tensor, batch: Batch) -> Tensor:
-        """Share of the common layer in each annotation, (n,)."""
+        """Weight of the shared layer in each annotation, (n,)."""
         sample = F.normalize(self.sample(features), dim=1)[batch.sample]
         worker = F.normalize(self.embedding(batch.worker), dim=1)
         return torch.sigmoid((sample * worker).sum(dim=1))
 
 
 class CoNAL(InstanceLearner):
-    """Common noise adaptation: an answer is confused as everybody confuses such a sample, or as its worker does.
+    """Common noise adaptation: each answer follows a mixture of a shared and an individual confusion.
 
-    The network's class probabilities pass through a mixture of two layers, one of the crowd and one of the worker; how
-    much of each follows from the sample's features and an embedding of the worker.
+    Use it if most workers confuse the same classes. The mixing weight depends on the sample's features and on an
+    embedding of the worker.
 
     Parameters
     ----------
-    backbone
-        An ``nn.Sequential`` whose last layer makes the logits, or a module with parts ``trunk`` and ``head``.
-    apart
-        Weight of the mean distance between the workers' layers and the common one, which is to be large.
-    size
-        Length of the embeddings.
+    backbone : nn.Sequential or nn.Module
+        An ``nn.Sequential`` whose last layer returns the logits, or a module with parts ``trunk`` and ``head``.
+    apart : float, default 1e-3
+        Weight of the term that increases the mean distance between individual layers and the shared one.
+    size : int, default 20
+        Dimension of the embeddings.
     **training
         See :class:`~manyhands.learn.Training`.
 
     Notes
     -----
-    The paper weighs the sum of distances over workers by 1e-5, where this is their mean: a sum grows with the crowd. As
-    in `CrowdLayer` an answer is a softmax of the transformed class probabilities, so that the layers are no confusion
-    matrices; ``confusion_`` is what a worker answers where the class is certain, averaged over the samples the worker
-    labelled. Embeddings have length one, as in the authors' program: shares of the common layer are from 0.27 to 0.73.
+    Time per epoch O(annotations · (classes² + size)) in addition to the backbone; a step touches only the workers of
+    its batch.
 
-    Time per epoch O(annotations · (classes² + size)) beside the backbone; a step touches only the workers of its batch.
+    The paper weights the sum of distances over workers by 1e-5; here it is the mean, which does not depend on the
+    number of workers. As in `CrowdLayer`, answers are a softmax of transformed class probabilities, so layers are not
+    confusion matrices; ``confusion_`` is the answer distribution for a known class, averaged over the samples a worker
+    labeled. Embeddings are normalized, as in the authors' code, so shared weights are between 0.27 and 0.73.
 
     References
     ----------
@@ -106,13 +107,13 @@ class CoNAL(InstanceLearner):
 
     def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         if self.start_from is not None:
-            raise ValueError("the layers of a CoNAL are no confusion matrices to start with; leave start_from out")
+            raise ValueError("CoNAL layers cannot start from confusion matrices; omit start_from")
         votes = data.votes
         return {"layers": CommonLayers(votes.n_workers, votes.n_classes, n_features(self.backbone, data), self.size)}
 
     def _layers(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        found: tuple[Tensor, Tensor] = self._parts_or_fail()["layers"](self._features, batch)
-        return found
+        layers_and_distances: tuple[Tensor, Tensor] = self._parts_or_fail()["layers"](self._features, batch)
+        return layers_and_distances
 
     def _log_confusion(self, batch: Batch) -> Tensor:
         return F.log_softmax(self._layers(batch)[0], dim=2)
@@ -132,7 +133,7 @@ class CoNAL(InstanceLearner):
 
     @property
     def common_confusion_(self) -> Array:
-        """What the common layer alone makes of a certain class, (n_classes true, n_classes observed)."""
+        """Confusion of the shared layer alone, shape (n_classes true, n_classes observed)."""
         common: Tensor = self._fitted()["layers"].common.detach()  # type: ignore[operator]
         confusion = F.softmax(common.double(), dim=1).cpu().numpy()
         return np.ascontiguousarray(confusion)

@@ -1,4 +1,4 @@
-"""Networks with a model of the workers on top, trained together by the likelihood of the labels."""
+"""Networks with a worker model on top, trained jointly by maximum likelihood."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WORKER_MODELS = ("softplus", "softmax", "one-coin", "low-rank", "embedded")
 
 
 def worker_model(kind: str, n_workers: int, n_classes: int) -> ConfusionModel:
-    """A model of the workers by name, with its usual settings."""
+    """Return a worker model by name, with default settings."""
     if kind in ("softplus", "softmax"):
         return FreeConfusion(n_workers, n_classes, link=kind)  # type: ignore[arg-type]
     kinds = {"one-coin": OneCoin, "low-rank": LowRankConfusion, "embedded": EmbeddedConfusion}
@@ -39,11 +39,11 @@ def worker_model(kind: str, n_workers: int, n_classes: int) -> ConfusionModel:
 
 
 class WorkerLearner(Learner):
-    """Maximises the likelihood of the labels, under a worker model that is the part named ``workers``."""
+    """Base class: maximum likelihood of the labels under a worker model (the part named ``workers``)."""
 
     @abstractmethod
     def _worker_model(self, n_workers: int, n_classes: int) -> WorkerModel:
-        """The model of the workers, at its start."""
+        """Return the initial worker model."""
 
     def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         model = self._worker_model(data.votes.n_workers, data.votes.n_classes)
@@ -63,7 +63,7 @@ class WorkerLearner(Learner):
     def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
         return -self._reduce(self._label_log_probs(batch, log_probs), batch)
 
-    def _learnt_confusion(self, data: CrowdData, predicted: Array) -> Array:
+    def _learned_confusion(self, data: CrowdData, predicted: Array) -> Array:
         return self._matrices()
 
     def _matrices(self) -> Array:
@@ -72,24 +72,25 @@ class WorkerLearner(Learner):
 
 
 class CrowdLayer(WorkerLearner):
-    """Crowd layer: each worker's answer is a softmax of the network's class probabilities, transformed for the worker.
+    """Crowd layer: each worker's answer is a softmax of transformed class probabilities of the network.
+
+    A simple and fast choice for many annotators.
 
     Parameters
     ----------
-    backbone
+    backbone : nn.Module
         Any ``nn.Module`` that returns logits.
-    kind
-        What a worker has: a matrix (``"MW"``), a weight a class (``"VW"``), a bias a class (``"VB"``) or both
-        (``"VW-B"``). The identity at first; matrices may start from the logarithms of confusion matrices instead
-        (`start_from`). For numeric answers use :class:`~manyhands.learn.CrowdRegression`.
+    kind : {"MW", "VW", "VB", "VW-B"}, default "MW"
+        Parameters per worker: a matrix (``"MW"``), a weight per class (``"VW"``), a bias per class (``"VB"``) or both
+        (``"VW-B"``), starting at the identity. Matrices can start from log confusion matrices (`start_from`). For
+        numeric answers use :class:`~manyhands.learn.CrowdRegression`.
     **training
         See :class:`~manyhands.learn.Training`.
 
     Notes
     -----
-    ``start_from=mh.MajorityVote()`` is the start of Cao et al. 2019 (Eq. 2): workers judged by vote shares.
-
-    Time per epoch O(annotations · classes²) beside the backbone, ``"MW"``; O(annotations · classes) the others.
+    Time per epoch O(annotations · classes²) in addition to the backbone for ``"MW"``, O(annotations · classes) for the
+    others. ``start_from=mh.MajorityVote()`` is the initialization of Cao et al. 2019 (Eq. 2), from vote shares.
 
     References
     ----------
@@ -104,7 +105,7 @@ class CrowdLayer(WorkerLearner):
         super()._check()
         if self.kind in ("S", "B", "S+B"):
             raise ValueError(
-                f"kind={self.kind!r} is for numeric answers, which CrowdLayer no longer takes; use "
+                f"kind={self.kind!r} is for numeric answers, which CrowdLayer does not support; use "
                 "mh.learn.CrowdRegression(backbone).fit(X, ratings)"
             )
         check_choice("kind", self.kind, ("MW", "VW", "VB", "VW-B"))
@@ -114,24 +115,25 @@ class CrowdLayer(WorkerLearner):
 
 
 class CCEM(WorkerLearner):
-    """Coupled cross-entropy minimisation: the network's probabilities pass through a confusion matrix of each worker.
+    """Coupled cross-entropy minimization: class probabilities pass through a confusion matrix per worker.
+
+    Use it for end-to-end training with interpretable confusion matrices.
 
     Parameters
     ----------
-    backbone
+    backbone : nn.Module
         Any ``nn.Module`` that returns logits.
-    workers
-        The model of the workers: a free matrix each by ``"softplus"`` or ``"softmax"``, ``"one-coin"``, ``"low-rank"``
-        (for many classes), or ``"embedded"``.
+    workers : {"softplus", "softmax", "one-coin", "low-rank", "embedded"}, default "softplus"
+        Worker model: a free matrix per worker (``"softplus"`` or ``"softmax"``), ``"one-coin"``, ``"low-rank"`` (for
+        many classes), or ``"embedded"``.
     **training
         See :class:`~manyhands.learn.Training`.
 
     Notes
     -----
-    Time per epoch O(annotations · classes²) beside the backbone; a step touches only the workers of its batch.
-
-    Where the confusion matrices are known, ``CCEM(backbone, start_from=confusion, worker_lr=0)`` learns the network
-    alone: the oracle of Tanno et al. 2019.
+    Time per epoch O(annotations · classes²) in addition to the backbone; a step touches only the workers of its batch.
+    If the confusion matrices are known, ``CCEM(backbone, start_from=confusion, worker_lr=0)`` trains the network only
+    (the oracle of Tanno et al. 2019).
 
     References
     ----------
@@ -152,24 +154,26 @@ class CCEM(WorkerLearner):
 
 
 class TraceRegularized(CCEM):
-    """Coupled cross-entropy with the trace of the confusion matrices: as much confusion as explains the labels.
+    """Coupled cross-entropy with a trace penalty on the confusion matrices.
+
+    Use it if plain `CCEM` attributes too little noise to workers.
 
     Parameters
     ----------
-    backbone
+    backbone : nn.Module
         Any ``nn.Module`` that returns logits.
-    trace
-        Weight of the mean trace, beside the cross-entropy summed over a sample's labels. 0 is `CCEM`.
-    workers
-        The model of the workers, as of `CCEM`.
+    trace : float, default 0.01
+        Weight of the mean trace, relative to the cross-entropy summed over the labels of a sample. 0 is `CCEM`.
+    workers : str, default "softplus"
+        Worker model, as for `CCEM`.
     **training
         See :class:`~manyhands.learn.Training`.
 
     Notes
     -----
-    Identifies network and matrices if the mean confusion matrix is diagonally dominant; whether the learnt one is,
-    ``dominance_`` tells. With a weight so large that it loses its diagonal, ``fit`` raises. Time per epoch
-    O(annotations · classes²) beside the backbone.
+    Time per epoch O(annotations · classes²) in addition to the backbone. Network and matrices are identified if the
+    mean confusion matrix is diagonally dominant, which ``dominance_`` reports. If a large weight destroys the diagonal,
+    ``fit`` raises.
 
     References
     ----------
@@ -192,7 +196,7 @@ class TraceRegularized(CCEM):
         check_number("trace", self.trace, least=0)
 
     def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
-        # The paper sums over a sample's labels where the loss here is a mean over labels.
+        # The paper sums over the labels of a sample; the loss here is a mean over labels.
         self._scale = self.trace / (data.votes.n_annotations / max(len(data.samples), 1))
         return super()._extra_parts(data)
 
@@ -207,36 +211,38 @@ class TraceRegularized(CCEM):
         mean = np.average(self._matrices(), axis=0, weights=self._n_labels)
         if self.trace and len(mean) > 1 and np.trace(mean) < 1:
             raise ValueError(
-                f"trace={self.trace:g} is too large: the mean confusion matrix has lost its diagonal (mean accuracy "
-                f"{np.trace(mean) / len(mean):.3f}, below chance); lower it"
+                f"trace={self.trace:g} is too large: the mean confusion matrix lost its diagonal (mean accuracy "
+                f"{np.trace(mean) / len(mean):.3f}, below chance); lower trace"
             )
         super()._after_training(data)
 
 
 class GeoCrowdNet(CCEM):
-    """Coupled cross-entropy with a volume term that identifies the model with no experts, or with little data.
+    """Coupled cross-entropy with a volume term that identifies the model without experts, or from little data.
+
+    Use it if no worker is reliable for some class, or if there are few samples.
 
     Parameters
     ----------
-    backbone
+    backbone : nn.Module
         Any ``nn.Module`` that returns logits.
-    side
-        ``"F"``: the log-determinant of the predictions' Gram matrix F Fᵀ (no class experts needed); ``"W"``: that of
-        the confusion matrices' Wᵀ W (no samples of certain class needed).
-    volume
+    side : {"F", "W"}, default "F"
+        ``"F"`` uses the log-determinant of the Gram matrix F Fᵀ of the predictions (no class experts needed); ``"W"``
+        that of Wᵀ W of the confusion matrices (no anchor samples needed).
+    volume : float, default 0.01
         Weight of the term. 0 is `CCEM`.
-    momentum
-        Share of the running Gram matrix, to which each batch adds the rest.
-    ridge
-        Added to the diagonal. With 0 a singular Gram matrix raises.
-    workers
-        The model of the workers, as of `CCEM`.
+    momentum : float, default 0.9
+        Share of the running Gram matrix that is kept at each batch.
+    ridge : float, default 1e-6
+        Value added to the diagonal. With 0, a singular Gram matrix raises.
+    workers : str, default "softplus"
+        Worker model, as for `CCEM`.
     **training
         See :class:`~manyhands.learn.Training`.
 
     Notes
     -----
-    Time per epoch O(annotations · classes² + steps · classes³) beside the backbone.
+    Time per epoch O(annotations · classes² + steps · classes³) in addition to the backbone.
 
     References
     ----------
@@ -267,7 +273,7 @@ class GeoCrowdNet(CCEM):
         check_number("ridge", self.ridge, least=0)
         check_number("momentum", self.momentum, least=0)
         if self.momentum >= 1:
-            raise ValueError(f"momentum is a share below 1, not {self.momentum}")
+            raise ValueError(f"momentum must be below 1, not {self.momentum}")
 
     def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         return super()._extra_parts(data) | {"volume": RunningVolume(data.votes.n_classes, self.momentum, self.ridge)}
@@ -290,7 +296,7 @@ class GeoCrowdNet(CCEM):
 
 
 class RunningVolume(nn.Module):
-    """Log-determinant of a Gram matrix that batches add to; gradients go through the newest batch."""
+    """Log-determinant of a running Gram matrix; gradients flow through the latest batch."""
 
     gram: Tensor
     seen: Tensor
@@ -302,13 +308,13 @@ class RunningVolume(nn.Module):
         self.register_buffer("seen", torch.zeros(()))
 
     def forward(self, gram: Tensor, what: str = "the Gram matrix") -> Tensor:
-        """Add a batch's Gram matrix and return the log-determinant of the running one."""
+        """Add the Gram matrix of a batch and return the log-determinant of the running one."""
         now = self.momentum * self.gram + (1 - self.momentum) * gram
         seen = self.momentum * self.seen + (1 - self.momentum)
         if self.training:
             self.gram.copy_(now.detach())
             self.seen.copy_(seen)
-        # Divided by the weight of all batches so far, the first ones count fully. Gradients are those of the whole, as
-        # if all of it were the newest batch.
+        # Dividing by the total weight removes the bias of the first batches. Gradients are those of the latest batch
+        # with full weight.
         whole = (now / seen).detach() + gram - gram.detach()
         return log_det(whole, ridge=self.ridge, what=what)

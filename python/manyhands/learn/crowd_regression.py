@@ -1,4 +1,4 @@
-"""A network trained on numbers that a crowd gave: each worker has a scale, a bias and a noise."""
+"""CrowdRegression: a regression network with scale, bias and noise per worker."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 __all__ = ["CrowdRegression"]
 
 _LOG_2_PI = math.log(2 * math.pi)
-#: Rows of a worker's table.
+#: Rows of the worker table.
 _SCALE, _BIAS, _LOG_NOISE = range(3)
 
 
 class RatedData(CrowdData):
-    """Samples with the numbers that workers gave them; what a label is in other data is a number here."""
+    """Samples with numeric answers in place of labels."""
 
     def __init__(self, X: Any, ratings: Any, tasks: Any = None) -> None:
         ratings = ratings if isinstance(ratings, Ratings) else Ratings.from_frame(ratings)
@@ -45,12 +45,12 @@ class RatedData(CrowdData):
         table = made_table(rated[order], workers[order], np.zeros(len(rated), np.uint16), weights, *sizes)
         votes = Annotations(table, ratings._tasks, ratings._workers, Names(np.zeros(1, np.int64)))
         super().__init__(X, votes, tasks)
-        #: In the order of the annotations, (n_annotations, n_dims).
+        #: Values in annotation order, (n_annotations, n_dims).
         self.values = values.reshape(len(rated), -1)[order]
 
 
 class _Rescaled(Outer):
-    """Numbers on the scale of the ratings."""
+    """Rescales outputs to the scale of the ratings."""
 
     mean: Tensor
     deviation: Tensor
@@ -65,7 +65,7 @@ class _Rescaled(Outer):
         return cls(torch.zeros(1), torch.ones(1))
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
-        # How many numbers an answer has is known from the file alone.
+        # The number of dimensions is only known from the file.
         for name in ("mean", "deviation"):
             if f"{prefix}{name}" in state_dict:
                 setattr(self, name, torch.empty_like(state_dict[f"{prefix}{name}"]))
@@ -76,24 +76,25 @@ class _Rescaled(Outer):
 
 
 class CrowdRegression(ShrunkLearner):
-    r"""A network for numbers: a worker answers :math:`s_m f(x) + b_m` with Gaussian noise :math:`\sigma_m`.
+    r"""Regression network: worker m answers :math:`s_m f(x) + b_m` with Gaussian noise :math:`\sigma_m`.
+
+    Use it for numeric answers with features.
 
     Parameters
     ----------
-    backbone
-        Any ``nn.Module`` that returns a number for each dimension of the ratings, (n,) or (n, n_dims).
-    shrink
-        How strongly workers are drawn to the crowd: scales to 1 and biases to 0, with this precision where ratings have
-        deviation one, and logarithms of noises to that of the crowd with a quarter of it. A worker with few ratings
-        stays an average one.
+    backbone : nn.Module
+        Any ``nn.Module`` that returns one number per dimension of the ratings, (n,) or (n, n_dims).
+    shrink : float, default 4.0
+        Prior precision of worker parameters, for ratings with unit variance: scales are shrunk to 1, biases to 0, and
+        log-noises (with a quarter of the precision) to the average.
     **training
-        See :class:`~manyhands.learn.Training`; `reduction` and `start_from` mean nothing here.
+        See :class:`~manyhands.learn.Training`; `reduction` and `start_from` are ignored.
 
     Notes
     -----
-    Ratings are standardised for training, and predictions are on their scale. Nothing in the ratings tells the truth's
-    scale from the workers': the shrinkage makes it that of the average worker. Time per epoch O(ratings) beside the
-    backbone; workers who are not in a batch cost nothing.
+    Time per epoch O(ratings) in addition to the backbone; only the workers of a batch are updated. Ratings are
+    standardized for training. The scale of the truth is not identified by the ratings; shrinkage sets it to that of the
+    average worker.
 
     References
     ----------
@@ -130,14 +131,14 @@ class CrowdRegression(ShrunkLearner):
 
         Parameters
         ----------
-        X
-            A row a sample: a NumPy array, a torch tensor, a SciPy sparse matrix or a map-style ``Dataset``.
-        ratings
-            An :class:`~manyhands.Ratings` table, or a frame with well-known column names.
-        tasks
-            Name of each row of X among the tasks of the ratings. None if the tasks are row numbers.
+        X : array, tensor, sparse matrix or Dataset
+            One row per sample: a NumPy array, torch tensor, SciPy sparse matrix or map-style ``Dataset``.
+        ratings : Ratings or frame
+            Numeric answers; frames need well-known column names.
+        tasks : list of ids, optional
+            Task id of each row of X. By default, task ids are row numbers.
         resume, overwrite, progress
-            As of :meth:`Learner.fit`.
+            As in :meth:`Learner.fit`.
         """
         return self._fit(lambda: RatedData(X, ratings, tasks), resume=resume, overwrite=overwrite, progress=progress)
 
@@ -168,18 +169,20 @@ class CrowdRegression(ShrunkLearner):
 
     def _forward(self, x: Any) -> Tensor:
         values = run(self._network, x).float()
-        wanted = len(self._mean)
-        if values.numel() != len(values) * wanted:
-            told = "one number" if wanted == 1 else f"{wanted} numbers"
-            raise ValueError(f"the backbone must return {told} a sample; it returns shape {tuple(values.shape)}")
-        return values.reshape(len(values), wanted)
+        n_dims = len(self._mean)
+        if values.numel() != len(values) * n_dims:
+            expected = "one number" if n_dims == 1 else f"{n_dims} numbers"
+            raise ValueError(
+                f"the backbone must return {expected} per sample, but returned shape {tuple(values.shape)}"
+            )
+        return values.reshape(len(values), n_dims)
 
     def _log_likelihood(self, batch: Batch, output: Tensor) -> Tensor:
         assert self._on_device is not None
         rows = self._rows(batch.worker)
         log_noise = rows[:, _LOG_NOISE] + self._of_crowd()
-        apart = self._on_device[batch.index] - rows[:, _SCALE] * output[batch.sample] - rows[:, _BIAS]
-        density: Tensor = -0.5 * (apart * torch.exp(-log_noise)) ** 2 - log_noise - 0.5 * _LOG_2_PI
+        residuals = self._on_device[batch.index] - rows[:, _SCALE] * output[batch.sample] - rows[:, _BIAS]
+        density: Tensor = -0.5 * (residuals * torch.exp(-log_noise)) ** 2 - log_noise - 0.5 * _LOG_2_PI
         return density.sum(dim=1)
 
     def _after_training(self, data: CrowdData) -> None:
@@ -189,50 +192,50 @@ class CrowdRegression(ShrunkLearner):
     # ---------------------------------------------------------------------------------------------- results
 
     def predict(self, X: Any) -> Array:
-        """The value of each row on the scale of the average worker, (n,), or (n, n_dims) for points."""
-        found = self._of_network(X)
-        return found[:, 0] if found.shape[1] == 1 else found
+        """Return the value of each row on the scale of the average worker, shape (n,), or (n, n_dims) for points."""
+        values = self._of_network(X)
+        return values[:, 0] if values.shape[1] == 1 else values
 
     def score(self, X: Any, y: npt.ArrayLike) -> float:
-        """Share of the variance of true values that the predictions explain, R²; averaged over dimensions."""
-        wanted = np.asarray(y, np.float64)
-        apart = ((wanted - self.predict(X)) ** 2).sum(axis=0)
-        around = ((wanted - wanted.mean(axis=0)) ** 2).sum(axis=0)
-        if np.any(around == 0):
-            raise ValueError("the true values are all the same: there is no variance to explain")
-        return float(np.mean(1 - apart / around))
+        """Return R² of the predictions, averaged over dimensions."""
+        truth = np.asarray(y, np.float64)
+        residual_squares = ((truth - self.predict(X)) ** 2).sum(axis=0)
+        total_squares = ((truth - truth.mean(axis=0)) ** 2).sum(axis=0)
+        if np.any(total_squares == 0):
+            raise ValueError("y is constant: R² is not defined")
+        return float(np.mean(1 - residual_squares / total_squares))
 
     def _of_workers(self) -> dict[str, Array]:
-        """On the scale of the ratings: an answer is bias + scale · value."""
+        """Worker parameters on the scale of the ratings: an answer is bias + scale · value."""
         self._fitted()
         table: Any = self._parts_or_fail()["workers"]
         rows = table.weight.detach().double().cpu().numpy().reshape(len(self._workers), 3, -1)
         noise = np.exp(rows[:, _LOG_NOISE] + self._of_crowd().detach().double().cpu().numpy())
         scale = rows[:, _SCALE]
-        found = {
+        parameters = {
             "bias": self._mean * (1 - scale) + self._deviation * rows[:, _BIAS],
             "scale": scale,
             "noise": noise * self._deviation,
         }
-        return {name: values[:, 0] if values.shape[1] == 1 else values for name, values in found.items()}
+        return {name: values[:, 0] if values.shape[1] == 1 else values for name, values in parameters.items()}
 
     @property
     def bias_(self) -> Array:
-        """Bias of each worker, (n_workers,) or (n_workers, n_dims): an answer is bias + scale · value."""
+        """Bias of each worker, shape (n_workers,) or (n_workers, n_dims): an answer is bias + scale · value."""
         return self._of_workers()["bias"]
 
     @property
     def scale_(self) -> Array:
-        """Scale of each worker, as of ``bias_``."""
+        """Scale of each worker, same shape as ``bias_``."""
         return self._of_workers()["scale"]
 
     @property
     def noise_(self) -> Array:
-        """Standard deviation of each worker's errors, as of ``bias_``."""
+        """Error standard deviation of each worker, same shape as ``bias_``."""
         return self._of_workers()["noise"]
 
     def workers_frame(self) -> pa.Table:
-        """Return one row a worker: ratings, bias, scale and noise, of each dimension where there are several."""
+        """Return one row per worker: ratings, bias, scale and noise, for each dimension if there are several."""
         self._fitted()
         columns: dict[str, Any] = {"worker": self._workers.arrow(), "n_answers": self._n_labels}
         for name, values in self._of_workers().items():

@@ -1,4 +1,4 @@
-"""Networks trained by expectation–maximisation: their targets are posteriors, made anew between epochs."""
+"""Networks trained by EM, with posteriors as targets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["DeepEM", "ModelBootstrappedEM"]
 
 
 class _EMLearner(Learner):
-    """Cross-entropy with posteriors that an E-step makes anew every so many epochs."""
+    """Base class: cross-entropy with posteriors that an E-step updates between epochs."""
 
     epochs_per_step: int
 
@@ -38,7 +38,7 @@ class _EMLearner(Learner):
         return {}
 
     def _judge(self, data: CrowdData, posterior: Array) -> Array:
-        """Confusion matrices of workers judged by posteriors: those who gave few labels are taken to be like others."""
+        """Confusion matrices given posteriors, with an empirical Bayes prior for workers with few labels."""
         confusion, self._crowd = resembling(data.votes.table, np.ascontiguousarray(posterior, np.float64), self._crowd)
         return confusion
 
@@ -48,13 +48,13 @@ class _EMLearner(Learner):
 
     @abstractmethod
     def _e_step(self, data: CrowdData, predicted: Array) -> tuple[Array, Array]:
-        """Posteriors of the samples and confusion matrices, given the network's predictions of the samples."""
+        """Return posteriors and confusion matrices, given the network's predictions."""
 
     def _start_epoch(self, epoch: int, data: CrowdData) -> None:
         if epoch and epoch % self.epochs_per_step == 0:
             self._take(*self._e_step(data, self._predicted(data)))
 
-    def _learnt_confusion(self, data: CrowdData, predicted: Array) -> Array:
+    def _learned_confusion(self, data: CrowdData, predicted: Array) -> Array:
         return self._e_step(self._to_learn_from(data), predicted)[1]
 
     def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
@@ -75,27 +75,28 @@ class _EMLearner(Learner):
 
 
 class DeepEM(_EMLearner):
-    """Deep EM: the network's prediction is the prior of a Dawid–Skene model, whose posteriors it is trained on.
+    """Deep EM: the network's prediction is the prior of a Dawid–Skene model, and its posteriors are the targets.
 
-    With a linear backbone it is the method of Raykar et al.; with a deep one AggNet.
+    A robust default for classification with features. With a linear backbone it is the method of Raykar et al., with a
+    deep one AggNet.
 
     Parameters
     ----------
-    backbone
+    backbone : nn.Module
         Any ``nn.Module`` that returns logits.
-    epochs_per_step
-        Epochs of the network for each E-step.
+    epochs_per_step : int, default 1
+        Epochs of the network per E-step.
     **training
         See :class:`~manyhands.learn.Training`.
 
     Notes
     -----
-    Starts from vote shares, or from the posteriors of `start_from`. The M-step takes workers to resemble each other as
-    much as the crowd says they do, as :class:`~manyhands.categorical.HierarchicalDawidSkene` does: one with few labels
-    is judged by the crowd's habits, one with many by their own. With `validation`, both steps count the labels of the
-    training samples only.
+    E-step and confusion matrices run in the compiled core, O(annotations · classes + workers · classes²) each; an epoch
+    also costs the training of the backbone and one prediction.
 
-    E- and M-step of the confusion matrices run in the compiled core, O(annotations · classes + workers · classes²)
+    Starts from vote shares, or from the posteriors of `start_from`. The M-step shrinks workers with few labels toward
+    the average as in :class:`~manyhands.categorical.HierarchicalDawidSkene`. With `validation`, both steps use the
+    labels of the training samples only.
     each; beside them an epoch costs the backbone's training and one prediction.
 
     References
@@ -113,23 +114,24 @@ class DeepEM(_EMLearner):
 
 
 class ModelBootstrappedEM(_EMLearner):
-    """Model-bootstrapped EM: workers are judged by the network's own decisions, so that one label a sample is enough.
+    """Model-bootstrapped EM: worker accuracy is estimated from the network's own predictions.
+
+    Use it with a single label per sample.
 
     Parameters
     ----------
-    backbone
+    backbone : nn.Module
         Any ``nn.Module`` that returns logits.
-    epochs_per_step
-        Epochs of the network for each E-step, and before the first.
+    epochs_per_step : int, default 10
+        Epochs of the network per E-step, and before the first one.
     **training
         See :class:`~manyhands.learn.Training`.
 
     Notes
     -----
-    Starts from vote shares, or from the posteriors of `start_from`. The network must have learnt something before it
-    may judge: more epochs a step than of `DeepEM`. What is learnt of the crowd, held-out samples and cost are as
-    there. The class prior, the shares of the network's decisions, has 1e-6 added to each class and is normalised
-    again: a class that the network never names stays possible.
+    Starts from vote shares, or from the posteriors of `start_from`. The network needs more epochs per E-step than in
+    `DeepEM`, because its predictions must be useful first. Worker prior, held-out samples and cost are as in `DeepEM`.
+    The class prior is the share of predictions plus 1e-6 per class, so that no class becomes impossible.
 
     References
     ----------
@@ -141,9 +143,9 @@ class ModelBootstrappedEM(_EMLearner):
         self.epochs_per_step = epochs_per_step
 
     def _e_step(self, data: CrowdData, predicted: Array) -> tuple[Array, Array]:
-        decided = np.eye(predicted.shape[1])[predicted.argmax(axis=1)]
-        prior = decided[data.samples.numpy()].mean(axis=0)
-        # A class that the network never names would stay unnamed for ever.
+        one_hot_predictions = np.eye(predicted.shape[1])[predicted.argmax(axis=1)]
+        prior = one_hot_predictions[data.samples.numpy()].mean(axis=0)
+        # Classes that are never predicted keep a positive probability.
         prior = (prior + 1e-6) / (1 + 1e-6 * len(prior))
-        confusion = self._judge(data, decided)
+        confusion = self._judge(data, one_hot_predictions)
         return posterior_under(data.votes.table, prior, confusion), confusion

@@ -1,4 +1,4 @@
-"""Doctor Net: a head of the network for each worker, whose opinions are averaged."""
+"""Doctor Net: one network head per worker, averaged for prediction."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ __all__ = ["DoctorNet", "WeightedDoctorNet"]
 
 
 class DoctorHeads(nn.Module):
-    """A linear layer from d features to logits for each worker, all alike at first.
+    """A linear layer from d features to logits per worker, with equal initial values.
 
-    Numbers kept: workers · (d + 1) · classes.
+    Stores workers · (d + 1) · classes numbers.
     """
 
     def __init__(self, n_workers: int, head: nn.Linear) -> None:
@@ -34,33 +34,35 @@ class DoctorHeads(nn.Module):
         self.table = WorkerTable(n_workers, torch.cat([head.weight, bias[:, None]], dim=1))
 
     def answers(self, features: Tensor, worker: Tensor) -> Tensor:
-        """Log-probabilities of each worker's answer to its own sample, (n, n_classes): one batched product."""
+        """Log-probabilities of each worker's answer to its own sample, (n, n_classes), as one batched product."""
         rows = self.table(worker)
         return F.log_softmax(torch.baddbmm(rows[:, :, -1:], rows[:, :, :-1], features[:, :, None])[:, :, 0], dim=1)
 
     def opinions(self, features: Tensor, worker: Tensor) -> Tensor:
-        """Log-probabilities of all these workers' answers to all samples, (n, workers, n_classes)."""
+        """Log-probabilities of the answers of these workers to all samples, (n, workers, n_classes)."""
         rows = self.table(worker)
         logits = torch.einsum("nd,mkd->nmk", features, rows[:, :, :-1]) + rows[:, :, -1]
         return F.log_softmax(logits, dim=2)
 
 
 class DoctorNet(Learner):
-    """Doctor Net: the network foretells each worker's answer with a head of its own; the answers are averaged.
+    """Doctor Net: one head per worker predicts that worker's answers; predictions are averaged.
+
+    Use it for few workers with many labels each.
 
     Parameters
     ----------
-    backbone
-        An ``nn.Sequential`` whose last layer is linear and makes the logits, or a module with parts ``trunk`` and
-        ``head``. The last layer is where every worker's head starts.
+    backbone : nn.Sequential or nn.Module
+        An ``nn.Sequential`` whose last layer is linear and returns the logits, or a module with parts ``trunk`` and
+        ``head``. The last layer initializes all heads.
     **training
         See :class:`~manyhands.learn.Training`.
 
     Notes
     -----
-    Time per epoch O(annotations · features · classes) beside the backbone; a prediction takes O(workers · features ·
-    classes) a sample, since every worker is asked. There is no model of the class apart from the average opinion, so a
-    crowd that is mostly wrong is followed.
+    Time per epoch O(annotations · features · classes) in addition to the backbone; a prediction takes O(workers ·
+    features · classes) per sample. There is no model of the true class other than the average prediction, so the
+    majority of workers decides.
 
     References
     ----------
@@ -68,7 +70,7 @@ class DoctorNet(Learner):
     classification", AAAI 2018.
     """
 
-    #: Heads are layers of the network, and see as many samples as others.
+    #: Heads are network layers with as many updates as the others.
     _defaults: ClassVar[dict[str, Any]] = {"worker_lr": None}
 
     def _check(self) -> None:
@@ -79,12 +81,12 @@ class DoctorNet(Learner):
 
     def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         if self.start_from is not None:
-            raise ValueError(f"a {type(self).__name__} has no confusion matrices to start from; leave start_from out")
+            raise ValueError(f"{type(self).__name__} cannot start from confusion matrices; omit start_from")
         head = split(self.backbone)[1]
         assert isinstance(head, nn.Linear)
         if head.out_features != data.votes.n_classes:
             raise ValueError(
-                f"the last layer of the backbone must have one output a class, {data.votes.n_classes}, not "
+                f"the last layer of the backbone must have one output per class ({data.votes.n_classes}), not "
                 f"{head.out_features}"
             )
         self._mean = torch.full((data.votes.n_workers,), 1.0 / data.votes.n_workers, device=self._on)
@@ -98,7 +100,7 @@ class DoctorNet(Learner):
         return self._mean
 
     def _forward(self, x: Any) -> Tensor:
-        """The features; what the workers make of them is a matter of the loss while training."""
+        """Return features in training mode, and the averaged log-probabilities otherwise."""
         features = run(split(self._network)[0], x).float()
         self._features = features
         if self._parts_or_fail().training:
@@ -106,14 +108,14 @@ class DoctorNet(Learner):
         return self._average(features, self._weights_of_workers())
 
     def _average(self, features: Tensor, weights: Tensor, without: Tensor | None = None) -> Tensor:
-        """Log of the workers' opinions averaged with weights, perhaps without some (n, workers), (n, n_classes)."""
+        """Log of the weighted average of workers' predictions, (n, n_classes), optionally `without` some workers."""
         total = features.new_zeros(len(features), len(self._classes))
         workers = torch.arange(len(weights), device=features.device)
         for part in workers.split(max(1, (1 << 22) // max(total.numel(), 1))):
             share = weights[part].expand(len(features), -1)
             if without is not None:
                 share = share.masked_fill(without[:, part], 0.0)
-            # Opinions are settled where they are averaged: only weights may still be learnt.
+            # Only weights are trained at this point, so predictions are detached.
             opinions = self._heads.opinions(features, part).exp().detach()
             total = total + (opinions * share[:, :, None]).sum(dim=1)
         total = total.clamp_min(torch.finfo(total.dtype).tiny)
@@ -129,7 +131,7 @@ class DoctorNet(Learner):
 
 
 class _Weights(nn.Module):
-    """A share for each worker, even at first."""
+    """A trainable weight per worker, initially uniform."""
 
     def __init__(self, n_workers: int) -> None:
         super().__init__()
@@ -140,26 +142,28 @@ class _Weights(nn.Module):
 
 
 class WeightedDoctorNet(DoctorNet):
-    """Weighted Doctor Net: the weights of the average are learnt, once the heads are.
+    """Weighted Doctor Net: the weights of the average are trained after the heads.
+
+    Use it if some workers are much better than others.
 
     Parameters
     ----------
-    backbone
-        As of `DoctorNet`.
-    weight_epochs
-        Epochs, of all, in which only the weights are learnt: the average of those who did not label a sample shall
-        agree with those who did.
-    weight_lr
-        Rate of the weights' logarithms, by Adam. It is larger than a network's: there is one number a worker, and all
-        start alike.
+    backbone : nn.Sequential or nn.Module
+        As for `DoctorNet`.
+    weight_epochs : int, default 10
+        Epochs, out of all, in which only the weights are trained, so that the average over the workers who did not
+        label a sample predicts its labels.
+    weight_lr : float, default 0.01
+        Learning rate (Adam) of the log-weights; larger than for networks because there is one number per worker.
     **training
-        See :class:`~manyhands.learn.Training`. It concerns the heads, which have the first ``max_epochs -
-        weight_epochs`` epochs; `validation` and `patience` choose among those, and weights are learnt for the best.
+        See :class:`~manyhands.learn.Training`. Applies to the heads, which are trained in the first ``max_epochs -
+        weight_epochs`` epochs; `validation` and `patience` select among these.
 
     Notes
     -----
-    An epoch of weights takes O(workers · features · classes) a sample. Where everybody labelled a sample, all are
-    averaged. Weights favour those who foretell what others say: where most answers are given without looking, they
+    Training the weights takes O(workers · features · classes) per sample and epoch. If all workers labeled a sample,
+    all are averaged. Weights favor workers who predict the answers of others; if most answers are random, they are
+    uninformative. ``history_`` is that of the heads.
     favour nobody. ``history_`` is that of the heads.
 
     References
@@ -185,7 +189,7 @@ class WeightedDoctorNet(DoctorNet):
         check_number("weight_lr", self.weight_lr, least=0)
         if self.weight_epochs >= self.max_epochs:
             raise ValueError(
-                f"weight_epochs={self.weight_epochs} leaves no epoch of max_epochs={self.max_epochs} for the heads"
+                f"weight_epochs={self.weight_epochs} must be below max_epochs={self.max_epochs}, which includes them"
             )
 
     @property
@@ -201,29 +205,29 @@ class WeightedDoctorNet(DoctorNet):
 
     @property
     def weights_(self) -> Array:
-        """Weight of each worker's opinion in the average, (n_workers,); they sum to one."""
+        """Weight of each worker in the average, shape (n_workers,); weights sum to one."""
         self._fitted()
         weights = self._weights_of_workers().detach().double().cpu().numpy()
         return weights / weights.sum()
 
     def _after_training(self, data: CrowdData) -> None:
-        self._learn_weights(data)
+        self._train_weights(data)
         super()._after_training(data)
 
-    def _learn_weights(self, data: CrowdData) -> None:
-        """Learn how much each worker's opinion counts: the heads are settled, and in evaluation mode."""
-        known = self._to_learn_from(data)
-        aims = torch.from_numpy(vote_shares(known.votes)).float().to(self._on)
+    def _train_weights(self, data: CrowdData) -> None:
+        """Train the worker weights, with the heads fixed and in evaluation mode."""
+        training_data = self._to_learn_from(data)
+        aims = torch.from_numpy(vote_shares(training_data.votes)).float().to(self._on)
         optimizer = torch.optim.Adam(self._parts_or_fail()["weights"].parameters(), lr=self.weight_lr)
         shuffle = torch.Generator().manual_seed(self.seed)
         for _ in range(self.weight_epochs):
-            for batch in known.batches(self._training, self.batch_size, self._on, shuffle=shuffle):
+            for batch in training_data.batches(self._training, self.batch_size, self._on, shuffle=shuffle):
                 optimizer.zero_grad()
                 soft_cross_entropy(self._others_opinion(batch), aims[batch.tasks]).mean().backward()
                 optimizer.step()
 
     def _others_opinion(self, batch: Batch) -> Tensor:
-        """Log of the average opinion of those who did not label a sample, or of all if everybody did."""
+        """Log of the average prediction of workers who did not label a sample, or of all if everyone labeled it."""
         labelled = torch.zeros(len(batch), len(self._workers), dtype=torch.bool, device=self._on)
         labelled[batch.sample, batch.worker] = True
         labelled &= ~labelled.all(dim=1, keepdim=True)

@@ -1,6 +1,6 @@
-"""How workers turn a class into an answer: modules of PyTorch behind one interface.
+"""Worker models: PyTorch modules that map class probabilities to answer probabilities.
 
-All keep what they know of each worker in a `WorkerTable`, of which a batch touches only the rows of the workers in it.
+All worker parameters are rows of a `WorkerTable`; a batch only touches the rows of its workers.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from manyhands._train.probabilities import log_softmax
 from manyhands.learn.losses import log_mixture
 
 Change = Callable[[Tensor], Tensor]
-#: Softplus of 1 and of −5: the paper's start 6I − 5 is a confusion matrix close to the identity.
+#: Softplus of 1 and of −5: the initialization 6I − 5 of the paper is close to the identity.
 _START = (1.0, -5.0)
 
 
 def _near_identity(n_classes: int) -> Tensor:
-    """What a confusion matrix close to the identity is before softplus: 6I − 5."""
+    """Return 6I − 5, whose softplus is close to the identity."""
     return torch.full((n_classes, n_classes), _START[1]).fill_diagonal_(_START[0])
 
 
 class WorkerModel(nn.Module):
-    """What workers answer, given what is known of the class.
+    """Distribution of workers' answers given class probabilities.
 
-    A subclass gives `answers`, and starts from given matrices; one that has such itself is a `ConfusionModel`.
+    Subclasses implement `answers` and `set_confusion`; models with explicit matrices derive from `ConfusionModel`.
     """
 
     def __init__(self, n_workers: int, n_classes: int) -> None:
@@ -41,66 +41,66 @@ class WorkerModel(nn.Module):
 
     @abstractmethod
     def answers(self, log_probs: Tensor, worker: Tensor) -> Tensor:
-        """Log-probabilities of each possible answer, (n, n_classes), where the class has `log_probs` (n, n_classes)."""
+        """Log-probabilities of all answers, (n, n_classes), for class log-probabilities `log_probs` (n, n_classes)."""
 
     @abstractmethod
     def set_confusion(self, confusion: Tensor) -> None:
-        """Start from given matrices, (n_workers, true, observed), as nearly as the model can."""
+        """Initialize from confusion matrices, (n_workers, true, observed), as closely as the model allows."""
 
     def log_likelihood(self, log_probs: Tensor, worker: Tensor, label: Tensor) -> Tensor:
-        """Log-probability of the answers that were given, (n,)."""
+        """Log-probability of the given answers, (n,)."""
         return self.answers(log_probs, worker).gather(1, label[:, None])[:, 0]
 
     def confusion(self) -> Tensor:
-        """What each worker answers where the class is certain, (n_workers, true, observed); rows sum to one."""
+        """Answer probabilities of each worker for a known class, (n_workers, true, observed); rows sum to one."""
         k = self.n_classes
         device = next(self.parameters()).device
         certain = torch.eye(k, device=device).clamp_min(torch.finfo(torch.float32).tiny).log()
         parts = []
         with torch.no_grad():
             for part in torch.arange(self.n_workers, device=device).split(max(1, (1 << 20) // k**2)):
-                given = certain.repeat(len(part), 1)
-                parts.append(self.answers(given, part.repeat_interleave(k)).exp().reshape(-1, k, k))
+                class_log_probs = certain.repeat(len(part), 1)
+                parts.append(self.answers(class_log_probs, part.repeat_interleave(k)).exp().reshape(-1, k, k))
         return torch.cat(parts)
 
 
-def picked(matrices: Tensor, label: Tensor) -> Tensor:
-    """The column of a label in the matrix of each annotation, (n, n_classes) of (n, n_classes, n_classes)."""
+def label_columns(matrices: Tensor, label: Tensor) -> Tensor:
+    """Column of each annotation's label in its matrix, (n, n_classes), from (n, n_classes, n_classes)."""
     return matrices.gather(2, label[:, None, None].expand(-1, matrices.shape[1], 1))[:, :, 0]
 
 
 class ConfusionModel(WorkerModel):
-    """Workers with a confusion matrix each: a subclass gives its logarithm."""
+    """Worker models with explicit confusion matrices. Subclasses implement ``log_confusion``."""
 
     @abstractmethod
     def log_confusion(self, worker: Tensor) -> Tensor:
         """Log confusion matrices of some workers, (n, true, observed)."""
 
     def answers(self, log_probs: Tensor, worker: Tensor) -> Tensor:
-        """Log-probabilities of each possible answer, (n, n_classes)."""
+        """Log-probabilities of all answers, (n, n_classes)."""
         return torch.logsumexp(log_probs[:, :, None] + self.log_confusion(worker), dim=1)
 
     def log_parts(self, worker: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
-        """What a loss needs of the matrices, both (n, n_classes): the columns of the answers given, and the diagonals.
+        """Return log-columns of the given answers and log-diagonals, both (n, n_classes).
 
-        In logarithms. All that is made of a whole matrix is made here, once: it is most of what a worker model costs.
+        Matrices are evaluated here once per step, because they dominate the cost of a worker model.
         """
-        some, pick, spread = self._once(worker, label)
+        some, pick, spread = self._unique_workers(worker, label)
         log_confusion = self.log_confusion(some)
         return pick(log_confusion), spread(log_confusion.diagonal(dim1=1, dim2=2))
 
-    def _once(self, worker: Tensor, label: Tensor) -> tuple[Tensor, Change, Change]:
-        """Workers to make matrices of, and how columns of answers and rows of workers are found among these.
+    def _unique_workers(self, worker: Tensor, label: Tensor) -> tuple[Tensor, Change, Change]:
+        """Return the workers to evaluate, and functions that select answer columns and worker rows from their matrices.
 
-        Where there are fewer workers than answers, each worker's matrix is made once, not once an answer.
+        If there are fewer workers than answers, each worker's matrix is evaluated once instead of once per answer.
         """
         if self.n_workers < len(worker):
             every = torch.arange(self.n_workers, device=worker.device)
             return every, lambda matrices: matrices[worker, :, label], lambda rows: rows[worker]
-        return worker, lambda matrices: picked(matrices, label), lambda rows: rows
+        return worker, lambda matrices: label_columns(matrices, label), lambda rows: rows
 
     def log_likelihood(self, log_probs: Tensor, worker: Tensor, label: Tensor) -> Tensor:
-        """Log-probability of the answers that were given, (n,)."""
+        """Log-probability of the given answers, (n,)."""
         return log_mixture(log_probs, self.log_parts(worker, label)[0])
 
     def confusion(self) -> Tensor:
@@ -111,10 +111,10 @@ class ConfusionModel(WorkerModel):
 
 
 class FreeConfusion(ConfusionModel):
-    """A free matrix each, kept on the simplex by softplus or softmax of its rows.
+    """A free confusion matrix per worker, normalized by softplus or softmax of its rows.
 
-    Starts at softplus(6I − 5), rows normalised (Tanno et al. 2019), or at the same matrix by softmax. Numbers kept:
-    workers · classes².
+    Starts at softplus(6I − 5) with normalized rows (Tanno et al. 2019), or at the same matrix for softmax. Stores
+    workers · classes² numbers.
     """
 
     def __init__(self, n_workers: int, n_classes: int, *, link: Literal["softplus", "softmax"] = "softplus") -> None:
@@ -131,13 +131,13 @@ class FreeConfusion(ConfusionModel):
         rows = self.table(worker)
         if self.link == "softmax":
             return F.log_softmax(rows, dim=2)
-        # Far below zero softplus is the exponential: its logarithm is the number itself, and does not underflow.
+        # Far below zero, softplus equals the exponential, whose logarithm is the input and does not underflow.
         log_positive = torch.where(rows < -15, rows, F.softplus(rows.clamp_min(-15)).log())
         return F.log_softmax(log_positive, dim=2)
 
     def log_parts(self, worker: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
-        """Columns of the answers given and diagonals, in logarithms, without making the logarithms of all the rest."""
-        some, pick, spread = self._once(worker, label)
+        """Return log-columns and log-diagonals without evaluating all other logarithms."""
+        some, pick, spread = self._unique_workers(worker, label)
         rows = self.table(some)
         if self.link == "softmax":
             total = torch.logsumexp(rows, dim=2)
@@ -148,17 +148,17 @@ class FreeConfusion(ConfusionModel):
         return pick(positive).clamp_min(tiny).log() - spread(total), spread(diagonal)
 
     def set_confusion(self, confusion: Tensor) -> None:
-        """Start from given matrices, (n_workers, true, observed)."""
+        """Initialize from confusion matrices, (n_workers, true, observed)."""
         log_rows = confusion.clamp_min(1e-6).log()
         if self.link == "softplus":
-            # Scaled as the usual start is, so that the same step changes it as much; then softplus undone.
+            # Scaled like the default initialization, so that steps have the same effect; then inverse softplus.
             scaled = confusion.clamp_min(1e-6) * math.log1p(math.exp(_START[0]))
             log_rows = scaled + torch.log(-torch.expm1(-scaled))
         self.table.set(log_rows)
 
 
 class OneCoin(ConfusionModel):
-    """One accuracy a worker, wrong answers spread evenly. Numbers kept: one a worker."""
+    """One accuracy per worker, with uniform errors. Stores one number per worker."""
 
     def __init__(self, n_workers: int, n_classes: int, *, accuracy: float = 0.9) -> None:
         super().__init__(n_workers, n_classes)
@@ -173,23 +173,23 @@ class OneCoin(ConfusionModel):
         return log_confusion if self.n_classes > 1 else torch.zeros_like(log_confusion)
 
     def set_confusion(self, confusion: Tensor) -> None:
-        """Start from the mean diagonal of given matrices."""
+        """Initialize from the mean diagonal of confusion matrices."""
         accuracy = confusion.diagonal(dim1=1, dim2=2).mean(dim=1).clamp(1e-4, 1 - 1e-4)
         self.table.set(torch.logit(accuracy))
 
 
 class LowRankConfusion(ConfusionModel):
-    """Logits shared by all workers plus each worker's mixture of `rank` shared patterns of confusion.
+    """Shared logits plus a worker-specific mixture of `rank` shared patterns.
 
-    What one worker teaches helps all others: for many classes, where free matrices would have more numbers than there
-    are labels. Numbers kept: classes² · (1 + rank) + workers · rank.
+    Use it for many classes, where free matrices have more parameters than there are labels. Stores
+    classes² · (1 + rank) + workers · rank numbers.
     """
 
     def __init__(self, n_workers: int, n_classes: int, *, rank: int = 4) -> None:
         super().__init__(n_workers, n_classes)
         check_number("rank", rank, least=1, whole=True)
         self.shared = nn.Parameter(F.softplus(_near_identity(n_classes)).log())
-        # The first pattern is the one all crowds have: how often a worker is right at all.
+        # The first pattern is the overall accuracy.
         patterns = torch.randn(rank, n_classes, n_classes) / n_classes
         patterns[0] = torch.eye(n_classes)
         self.patterns = nn.Parameter(patterns)
@@ -201,7 +201,7 @@ class LowRankConfusion(ConfusionModel):
         return F.log_softmax(self.shared + own, dim=2)
 
     def set_confusion(self, confusion: Tensor) -> None:
-        """Start from given matrices: their mean log, and the best `rank` patterns of what differs from it."""
+        """Initialize from confusion matrices: their mean log, and the best `rank` patterns of the deviations."""
         logs = confusion.clamp_min(1e-4).log()
         mean = logs.mean(dim=0)
         rank = len(self.patterns)
@@ -216,9 +216,9 @@ class LowRankConfusion(ConfusionModel):
 
 
 class EmbeddedConfusion(ConfusionModel):
-    """A small network makes a worker's confusion logits from an embedding of the worker.
+    """A small network that maps a worker embedding to confusion logits.
 
-    Numbers kept: workers · `size` + the network's.
+    Stores workers · `size` numbers, plus the network.
     """
 
     def __init__(self, n_workers: int, n_classes: int, *, size: int = 8, hidden: int = 32) -> None:
@@ -228,7 +228,7 @@ class EmbeddedConfusion(ConfusionModel):
         self.table = WorkerTable(n_workers, torch.zeros(size))
         self.table.set(torch.randn(n_workers, size) / math.sqrt(size))
         self.network = nn.Sequential(nn.Linear(size, hidden), nn.Tanh(), nn.Linear(hidden, n_classes**2))
-        # All workers start as the shared one.
+        # All workers start with the shared matrix.
         last = self.network[2]
         assert isinstance(last, nn.Linear)
         nn.init.zeros_(last.weight)
@@ -240,16 +240,16 @@ class EmbeddedConfusion(ConfusionModel):
         return F.log_softmax(self.shared + own, dim=2)
 
     def set_confusion(self, confusion: Tensor) -> None:
-        """Start from the mean of given matrices: workers differ by their embeddings only once these are learnt."""
+        """Initialize from the mean of confusion matrices; embeddings differentiate workers during training."""
         with torch.no_grad():
             self.shared.copy_(confusion.mean(dim=0).clamp_min(1e-4).log())
 
 
 class CrowdWeights(WorkerModel):
-    """The crowd layer of Rodrigues & Pereira (2018): a worker's answer is a softmax of transformed class probabilities.
+    """The crowd layer of Rodrigues and Pereira (2018): answers are a softmax of transformed class probabilities.
 
-    `kind`: a matrix each (``"MW"``), a weight a class (``"VW"``), a bias a class (``"VB"``), or both (``"VW-B"``). The
-    identity at first. Numbers kept: workers · classes², · classes, · classes and 2 · classes.
+    `kind` is a matrix per worker (``"MW"``), a weight per class (``"VW"``), a bias per class (``"VB"``), or both
+    (``"VW-B"``), starting at the identity. Stores workers · classes², · classes, · classes and 2 · classes numbers.
     """
 
     def __init__(self, n_workers: int, n_classes: int, *, kind: Literal["MW", "VW", "VB", "VW-B"] = "MW") -> None:
@@ -274,10 +274,10 @@ class CrowdWeights(WorkerModel):
         return log_softmax(activation)
 
     def set_confusion(self, confusion: Tensor) -> None:
-        """Start from the logarithms of given matrices, which a matrix alone can (Cao et al. 2019, Eq. 2)."""
+        """Initialize from log confusion matrices, for kind ``"MW"`` only (Cao et al. 2019, Eq. 2)."""
         if self.kind != "MW":
             raise ValueError(
-                f'a crowd layer of kind="{self.kind}" has no matrix to start from confusion matrices; leave start_from '
-                'out, or take kind="MW"'
+                f'kind="{self.kind}" has no matrix that could start from confusion matrices; omit start_from, or pass '
+                'kind="MW"'
             )
         self.table.set(confusion.clamp_min(1e-6).log())

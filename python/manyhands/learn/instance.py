@@ -1,4 +1,4 @@
-"""Workers whose errors depend on the sample: outliers among the samples, or matrices that follow the features."""
+"""Instance-dependent worker errors: outlier samples, or confusion matrices that depend on features."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from manyhands._train.module_calls import run
 from manyhands._train.settings import TrainingOptions
 from manyhands._train.trunk import n_features, split
 from manyhands.learn.crowd_layer import GeoCrowdNet
-from manyhands.learn.heads import FreeConfusion, WorkerTable, picked
+from manyhands.learn.heads import FreeConfusion, WorkerTable, label_columns
 from manyhands.learn.learner import Learner
 from manyhands.learn.losses import log_mixture, outlier_penalty
 
@@ -26,30 +26,30 @@ __all__ = ["COINNet", "InstanceTrace"]
 
 
 class COINNet(GeoCrowdNet):
-    """Coupled cross-entropy for crowds that some samples confuse in ways of their own: those are found as outliers.
+    """Coupled cross-entropy with outlier samples whose labels are confused in their own way.
 
-    Each annotation may differ from the worker's confusion matrix by a vector, and a sample's vectors together are
-    penalised by an ℓ₂,ₚ norm with p < 1: most samples have none.
+    Use it if a minority of samples misleads most workers. Each annotation can deviate from the worker's confusion
+    matrix by a vector; an ℓ₂,ₚ penalty with p < 1 on the vectors of a sample makes most of them zero.
 
     Parameters
     ----------
-    backbone
+    backbone : nn.Module
         Any ``nn.Module`` that returns logits.
-    outlier
-        Weight of the outlier term. At the default one wrong label in three is still the worker's error, three are the
-        sample's.
-    p, zeta
-        Its power, and what keeps it smooth at zero.
+    outlier : float, default 3.0
+        Weight of the outlier term. At the default, one wrong label in three is attributed to the worker, three to the
+        sample.
+    p, zeta : float, default 0.4 and 1e-2
+        Power of the penalty, and its smoothing at zero.
     volume, momentum, ridge, workers
-        As of `GeoCrowdNet`, whose volume term of F it has.
+        As for `GeoCrowdNet` with ``side="F"``.
     **training
         See :class:`~manyhands.learn.Training`.
 
     Notes
     -----
-    A vector's mean is taken off, so that it sums to zero. What the confusion matrix and the vector make together is cut
-    at 1e-6 and divided by its sum, since nothing else keeps it a distribution. The outlier term is a mean over samples.
-    Numbers kept beside the worker model: annotations · classes, touched a batch at a time.
+    Stores annotations · classes numbers in addition to the worker model, of which a step touches those of its batch.
+    Vectors are centered, so they sum to zero. The sum of confusion column and vector is clipped at 1e-6 and normalized.
+    The outlier term is a mean over samples.
 
     References
     ----------
@@ -87,7 +87,7 @@ class COINNet(GeoCrowdNet):
     _training_parts: ClassVar[tuple[str, ...]] = ("shifts",)
 
     def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
-        #: Where the annotations of each sample begin, among those that have a vector.
+        #: Offset of the annotations of each sample.
         self._begin = data.votes.table.offsets().astype(np.int64)
         shifts = WorkerTable(data.votes.n_annotations, torch.zeros(data.votes.n_classes))
         return super()._extra_parts(data) | {"shifts": shifts}
@@ -102,7 +102,7 @@ class COINNet(GeoCrowdNet):
         shifted = (nominal + shifts).clamp_min(1e-6)
         right = shifted.gather(1, batch.label[:, None])[:, 0] / shifted.sum(dim=1)
         squares = shifts.new_zeros(len(batch)).index_add(0, batch.sample, (shifts**2).sum(dim=1))
-        # Beside a loss that is a mean over labels, a mean over samples of the samples' terms.
+        # The loss is a mean over labels; this term is a mean over samples.
         penalty = outlier_penalty(squares, self.p, self.zeta).mean()
         return -self._reduce(right.log(), batch) + self.outlier * penalty + self._volume_term(batch, log_probs)
 
@@ -115,19 +115,18 @@ class COINNet(GeoCrowdNet):
 
     @property
     def outlier_scores_(self) -> Array:
-        """How far the labels of each task are from what the workers' matrices explain, aligned with ``votes.tasks``.
+        """Outlier score of each task: norm of the deviations of its labels, aligned with ``votes.tasks``.
 
-        Zero for held-out samples, whose labels are not learnt from.
+        Zero for held-out samples, whose labels are not used.
         """
         self._fitted()
         return self._outlier_scores
 
 
 class InstanceLearner(Learner):
-    """Workers whose confusion matrix depends on the sample: a subclass makes it of the features before the last layer.
+    """Base class of learners whose confusion matrices depend on the features before the last layer.
 
-    ``confusion_`` is the mean of a worker's matrices over the samples the worker labelled, weighted by the network's
-    class probabilities.
+    ``confusion_`` is the mean matrix over the samples a worker labeled, weighted by predicted class probabilities.
     """
 
     def _check(self) -> None:
@@ -142,16 +141,16 @@ class InstanceLearner(Learner):
 
     @abstractmethod
     def _log_confusion(self, batch: Batch) -> Tensor:
-        """Log confusion matrix of each annotation, (n_annotations, true, observed), of the features made last."""
+        """Log confusion matrix of each annotation, (n_annotations, true, observed), from the latest features."""
 
     def _label_log_probs(self, batch: Batch, log_probs: Tensor) -> Tensor:
-        return log_mixture(log_probs[batch.sample], picked(self._log_confusion(batch), batch.label))
+        return log_mixture(log_probs[batch.sample], label_columns(self._log_confusion(batch), batch.label))
 
     def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
         return -self._reduce(self._label_log_probs(batch, log_probs), batch)
 
     @torch.no_grad()
-    def _learnt_confusion(self, data: CrowdData, predicted: Array) -> Array:
+    def _learned_confusion(self, data: CrowdData, predicted: Array) -> Array:
         m, k = len(self._workers), len(self._classes)
         total = torch.zeros(m, k, k, dtype=torch.float64)
         self._parts_or_fail().eval()
@@ -164,27 +163,26 @@ class InstanceLearner(Learner):
 
 
 class InstanceTrace(InstanceLearner):
-    """Confusion matrices that depend on the sample, low-rank for each worker, with their trace as regulariser.
+    """Instance-dependent low-rank confusion matrices with a trace penalty.
 
-    A worker's logits are a matrix of its own plus a product of a (classes × rank) matrix that a shared layer makes of
-    the sample's features with a (rank × classes) matrix of the worker.
+    Use it if errors depend on the sample. A worker's logits are a matrix of its own plus the product of a (classes ×
+    rank) matrix, computed from the sample's features by a shared layer, and a (rank × classes) matrix of the worker.
 
     Parameters
     ----------
-    backbone
-        An ``nn.Sequential`` whose last layer makes the logits, or a module with parts ``trunk`` and ``head``.
-    trace
-        Weight of the mean trace over all (sample, worker) pairs with a label, beside the cross-entropy summed over a
-        sample's labels.
-    rank
-        Of what depends on the sample. 0 has none, and is `TraceRegularized` with the trace averaged over labels.
+    backbone : nn.Sequential or nn.Module
+        An ``nn.Sequential`` whose last layer returns the logits, or a module with parts ``trunk`` and ``head``.
+    trace : float, default 0.01
+        Weight of the mean trace over all annotations, relative to the cross-entropy summed over the labels of a sample.
+    rank : int, default 1
+        Rank of the instance-dependent term; 0 omits it, as in `TraceRegularized`.
     **training
         See :class:`~manyhands.learn.Training`.
 
     Notes
     -----
-    Time per epoch O(annotations · classes² · rank) beside the backbone. ``confusion_`` is averaged over the samples a
-    worker labelled, weighted by the network's class probabilities.
+    Time per epoch O(annotations · classes² · rank) in addition to the backbone. ``confusion_`` is averaged over the
+    samples a worker labeled, weighted by predicted class probabilities.
 
     References
     ----------
@@ -213,7 +211,7 @@ class InstanceTrace(InstanceLearner):
         parts: dict[str, nn.Module] = {"workers": matrices}
         if self.rank:
             parts["sample"] = nn.Linear(n_features(self.backbone, data), k * self.rank)
-            # Zero for workers, so that all start alike.
+            # Zero for workers, so that all start equal.
             parts["patterns"] = WorkerTable(m, torch.zeros(self.rank, k))
         return parts
 
@@ -231,5 +229,5 @@ class InstanceTrace(InstanceLearner):
     def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
         log_confusion = self._log_confusion(batch)
         traces = log_confusion.diagonal(dim1=1, dim2=2).exp().sum(dim=1)
-        likelihood = log_mixture(log_probs[batch.sample], picked(log_confusion, batch.label))
+        likelihood = log_mixture(log_probs[batch.sample], label_columns(log_confusion, batch.label))
         return -self._reduce(likelihood, batch) + self._scale * traces.mean()

@@ -1,4 +1,4 @@
-"""Learn2Agree: a classifier that is drawn towards what annotators agree on."""
+"""Learn2Agree: a classifier regularized toward the agreement of annotators."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from manyhands.learn.targets import vote_shares
 
 __all__ = ["Learn2Agree"]
 
-#: Loss of the stream that goes with each kind of it in the paper.
+#: Default loss of each kind of stream, as in the paper.
 _STREAM_LOSSES: dict[str, Literal["ar", "rmse"]] = {"distribution": "ar", "linear": "rmse"}
-#: Steps of an annotator's weight beside those of the network: there is one number each, and all start alike.
+#: Learning-rate factor of annotator weights relative to the network.
 _WEIGHT_STEPS = 10.0
 
 
 class AgreementStream(nn.Module):
-    """What annotators will agree on, from features: for each binary task a level of agreement and an indicator.
+    """Predicts the agreement of annotators from features: a level and an indicator for each binary task.
 
-    ``"distribution"``: a distribution over `bins` + 1 levels, whose mean is the agreement and from which two layers
-    make the indicator; ``"linear"``: one number that is both.
+    ``"distribution"``: a distribution over `bins` + 1 levels, whose mean is the agreement, and two layers for the
+    indicator; ``"linear"``: one number for both.
     """
 
     def __init__(self, n_features: int, n_tasks: int, kind: str, bins: int, hidden: int = 16) -> None:
@@ -44,7 +44,7 @@ class AgreementStream(nn.Module):
             self.indicator = nn.Sequential(nn.Linear(bins + 1, hidden), nn.ReLU(), nn.Linear(hidden, 1), nn.Sigmoid())
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Agreement and indicator of each binary task, both (n, n_tasks)."""
+        """Return agreement and indicator of each binary task, both (n, n_tasks)."""
         if self.kind == "linear":
             agreement = torch.sigmoid(self.levels(features))
             return agreement, agreement
@@ -53,9 +53,9 @@ class AgreementStream(nn.Module):
 
 
 class AnnotatorWeights(nn.Module):
-    """How much each annotator counts in what a sample's annotators agree on: positive, one at first.
+    """Positive weight of each annotator in the agreement of a sample, initially one.
 
-    Numbers kept: one an annotator.
+    Stores one number per annotator.
     """
 
     def __init__(self, n_workers: int) -> None:
@@ -68,9 +68,9 @@ class AnnotatorWeights(nn.Module):
 
     @torch.no_grad()
     def agreement(self, batch: Batch, said: Tensor, otherwise: Tensor) -> Tensor:
-        """Weighted mean of what the annotators of each sample say, (n, n_questions); `otherwise` where nothing weighs.
+        """Weighted mean of the answers to each sample, (n, n_questions); `otherwise` if all weights are zero.
 
-        Eq. 9 divides by the number of annotators; the sum of their weights keeps the level between 0 and 1.
+        Eq. 9 divides by the number of annotators; dividing by their weights keeps the level between 0 and 1.
         """
         weight = self(batch.worker) * batch.weight
         total = weight.new_zeros(len(batch)).index_add(0, batch.sample, weight)[:, None]
@@ -78,9 +78,9 @@ class AnnotatorWeights(nn.Module):
         return torch.where(total > 0, level / total.clamp_min(torch.finfo(total.dtype).tiny), otherwise)
 
     def loss(self, batch: Batch, said: Tensor, probs: Tensor) -> Tensor:
-        """Of the weights alone, which are least where each is one over the annotator's mean squared error.
+        """Loss of the weights, minimal at one over the annotator's mean squared error.
 
-        The error is that of answers, (n_annotations, n_questions), beside predictions, (n, n_questions).
+        The error compares answers, (n_annotations, n_questions), with predictions, (n, n_questions).
         """
         weight = self(batch.worker)
         error = ((said - probs.detach()[batch.sample]) ** 2).mean(dim=1)
@@ -88,50 +88,50 @@ class AnnotatorWeights(nn.Module):
 
 
 class Learn2Agree(BinaryQuestions):
-    """Learn2Agree: for data without an objective truth, a classifier that agrees with all annotators.
+    """Learn2Agree: a classifier that agrees with all annotators, for tasks without objective truth.
 
-    A second stream of the network learns how far annotators agree that a sample is of a class, and moves the
-    classifier's probability towards what they agree on. More than two classes are one binary question each.
+    A second stream of the network predicts how far annotators agree, and moves the classifier's probability toward
+    the agreement. More than two classes are one binary question each.
 
     Parameters
     ----------
-    backbone
-        An ``nn.Sequential`` whose last layer makes the logits, or a module with parts ``trunk`` and ``head``.
-    stream
-        ``"distribution"``: a distribution over levels of agreement; ``"linear"``: one number.
-    stream_loss
-        What the stream learns by: ``"ar"``, the agreement regression loss, or ``"rmse"``, the root mean squared error;
-        None for the one that the paper takes for the stream, in this order.
-    loss
-        Of the classifier: ``"ce"``, cross-entropy; ``"focal"``, with a power for each annotator that follows from the
-        annotator's class balance; or ``"kappa"``, the weighted-kappa loss of each annotator.
-    weights
-        How annotators count in the agreement: ``"even"``, or ``"learnt"``, more if the prediction foretells them.
-    strength
-        How far the indicator moves the probability; 0 does not.
-    bins
-        Levels of agreement beside the first.
+    backbone : nn.Sequential or nn.Module
+        An ``nn.Sequential`` whose last layer returns the logits, or a module with parts ``trunk`` and ``head``.
+    stream : {"distribution", "linear"}, default "distribution"
+        Output of the stream: a distribution over levels of agreement, or one number.
+    stream_loss : {"ar", "rmse"} or None, default None
+        Loss of the stream: ``"ar"``, agreement regression, or ``"rmse"``, root mean squared error. None is ``"ar"`` for
+        ``"distribution"`` and ``"rmse"`` for ``"linear"``, as in the paper.
+    loss : {"ce", "focal", "kappa"}, default "focal"
+        Loss of the classifier: cross-entropy; focal, with a power per annotator from the annotator's class balance; or
+        weighted kappa per annotator.
+    weights : {"even", "learnt"}, default "even"
+        Weights of annotators in the agreement: equal, or estimated from how well the prediction matches their answers.
+    strength : float, default 3.0
+        Weight of the indicator in the probability; 0 disables it.
+    bins : int, default 10
+        Number of levels of agreement above zero.
     **training
-        See :class:`~manyhands.learn.Training`. Annotators count alike (``reduction="worker"``), as in the paper.
+        See :class:`~manyhands.learn.Training`. By default annotators have equal weight (``reduction="worker"``), as in
+        the paper.
 
     Notes
     -----
-    Time per epoch O(annotations · classes) beside the backbone. The power of an annotator is at most 5, where the paper
-    has no bound. Predictions are the regularised ones.
+    Time per epoch O(annotations · classes) in addition to the backbone. Predictions are the regularized ones. Focal
+    powers are at most 5; the paper has no limit.
 
-    The agreement regression loss is zero, whatever is predicted, where all annotators of a sample say the same: it
-    learns from disagreement alone, which draws the level towards one half, and from one label a sample nothing.
+    The agreement regression loss is zero for samples with unanimous annotators, whatever the prediction. It learns from
+    disagreement only, which moves the level toward one half, and learns nothing from one label per sample.
 
-    The kappa of an annotator is, as in the paper, over all of the annotator's answers, with the prediction that each
-    sample had when it was last in a batch: (samples + 3 · annotators) · classes numbers are kept. Weights of
-    annotations count in it, and `reduction` says how annotators are averaged: alike (``"worker"``), by their answers
-    (``"label"``), or by answers of which those to one sample weigh one together (``"sample"``). The kappa of one who
-    never, or always, names a class is zero whatever is predicted, and teaches nothing.
+    As in the paper, the kappa of an annotator covers all of the annotator's answers, with the latest prediction of each
+    sample; (samples + 3 · annotators) · classes numbers are stored. Annotation weights count, and `reduction` sets the
+    weights of annotators: equal (``"worker"``), by answers (``"label"``), or by answers with a total weight of one per
+    sample (``"sample"``). Annotators with constant answers for a class have a kappa of zero and do not contribute.
 
-    The paper leaves open how weights are learnt. Here they tend to one over the mean squared error of the annotator's
-    answers beside the prediction, as if answers were the prediction with noise of each annotator's own: they favour
-    those whose answers follow from the sample. (The loss of the stream would be least if one annotator of each sample
-    counted for all.) Where most annotators always say the same, these are the easiest to foretell, and gain.
+    The paper does not specify how weights are learned. Here they converge to one over the mean squared error between
+    the annotator's answers and the prediction, as if answers were noisy predictions. (The loss of the stream itself
+    would select a single annotator per sample.) If most annotators give constant answers, these are the easiest to
+    predict and gain weight.
 
     References
     ----------
@@ -170,7 +170,7 @@ class Learn2Agree(BinaryQuestions):
         check_number("bins", self.bins, least=1, whole=True)
         if self.weights == "learnt" and self.start_from is not None:
             raise ValueError(
-                "start_from gives the agreement of every sample, in which no annotator is left to weigh; leave it out, "
+                "start_from sets the agreement of all samples, so there are no annotators to weight; omit start_from "
                 'or weights="learnt"'
             )
         split(self.backbone)
@@ -193,7 +193,7 @@ class Learn2Agree(BinaryQuestions):
         log_probs = F.log_softmax(self._checked(head(features)), dim=1)
         self._level, indicator = self._parts_or_fail()["stream"](features.float())
         self._logits = towards_agreement(self._log_odds(log_probs), indicator, self.strength)
-        if len(self._classes) == 2:  # one question tells both
+        if len(self._classes) == 2:  # a single question determines both classes
             return F.logsigmoid(torch.cat([-self._logits, self._logits], dim=1))
         return F.log_softmax(F.logsigmoid(self._logits), dim=1)
 
@@ -201,13 +201,13 @@ class Learn2Agree(BinaryQuestions):
         return self._stream_loss(batch) + self._labels_loss(batch, self._logits)
 
     def _stream_loss(self, batch: Batch) -> Tensor:
-        """Loss of the stream and, where they are learnt, of the weights of annotators: neither moves the other's."""
+        """Loss of the stream, plus that of annotator weights if they are trained; their gradients are separate."""
         agreement = self._agreement[batch.tasks]
         of_weights = torch.zeros((), device=self._on)
         if self.weights == "learnt":
-            said = (batch.label[:, None] == self._positive).float()
-            of_weights = self._annotators.loss(batch, said, torch.sigmoid(self._logits))
-            agreement = self._annotators.agreement(batch, said, agreement)
+            is_positive = (batch.label[:, None] == self._positive).float()
+            of_weights = self._annotators.loss(batch, is_positive, torch.sigmoid(self._logits))
+            agreement = self._annotators.agreement(batch, is_positive, agreement)
         if (self.stream_loss or _STREAM_LOSSES[self.stream]) == "ar":
             return of_weights + agreement_regression(self._level, agreement).mean()
         return of_weights + ((self._level - agreement) ** 2).mean().clamp_min(1e-12).sqrt()
@@ -218,10 +218,10 @@ class Learn2Agree(BinaryQuestions):
 
     @property
     def weights_(self) -> Array:
-        """Weight of each annotator in the agreement, (n_workers,); they average one."""
+        """Weight of each annotator in the agreement, shape (n_workers,), with mean one."""
         self._fitted()
         with torch.no_grad():
             workers = torch.arange(len(self._workers), device=self._on)
             weights = self._annotators(workers) if self.weights == "learnt" else torch.ones(len(workers))
-        found: Array = weights.double().cpu().numpy()
-        return found / found.mean()
+        mean_weights: Array = weights.double().cpu().numpy()
+        return mean_weights / mean_weights.mean()

@@ -1,4 +1,4 @@
-"""What all learners share beside the training loop: prediction, and what was learnt of the workers."""
+"""Base class of learners: prediction and worker estimates."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from manyhands.categorical.table import Annotations
 
 
 class Learner(CrowdNetworkEstimator):
-    """Base of all learners: a subclass builds its parts and gives the loss of a batch.
+    """Base class of learners. Subclasses create their parts and implement the loss of a batch.
 
-    The backbone is any ``nn.Module`` that returns logits. It is copied at the start of ``fit``, so the one given stays
-    as it is, and is where every fit starts. It runs once a sample, whatever the number of labels.
+    The backbone is any ``nn.Module`` that returns logits. ``fit`` trains a copy, so the module passed is unchanged and
+    every fit starts from it. The backbone runs once per sample, whatever the number of labels.
     """
 
     def __init__(self, backbone: nn.Module, **training: Unpack[TrainingOptions]) -> None:
         self.backbone = backbone
         self._take_settings(training)
 
-    # ---------------------------------------------------------------------------- what a learner is made of
+    # ---------------------------------------------------------------------------------- hooks of subclasses
 
     def _check(self) -> None:
-        """Refuse settings that cannot work, before any work. A subclass adds its own."""
+        """Validate the settings. Subclasses add checks of their own."""
         if not isinstance(self.backbone, nn.Module):
             raise TypeError(
                 f"backbone must be a torch nn.Module that returns logits, not {type(self.backbone).__name__}"
@@ -58,36 +58,36 @@ class Learner(CrowdNetworkEstimator):
 
     @abstractmethod
     def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
-        """What is trained beside the backbone, by name; starts are set here."""
+        """Return the modules that are trained in addition to the backbone, by name, initialized."""
 
     @abstractmethod
     def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
-        """The loss of a batch, given what the backbone makes of it, (n, n_classes)."""
+        """Return the loss of a batch, given the output of the backbone, (n, n_classes)."""
 
     def _forward(self, x: Any) -> Tensor:
-        """What the backbone makes of some samples: log-probabilities of the classes, (n, n_classes)."""
+        """Return log-probabilities of the classes from the backbone, (n, n_classes)."""
         return log_softmax(self._checked(run(self._network, x)))
 
     def _judged(self, batch: Batch, log_probs: Tensor) -> tuple[Tensor, Tensor]:
         return (self._score(batch, log_probs) * batch.weight).sum(), batch.weight.sum()
 
     def _score(self, batch: Batch, log_probs: Tensor) -> Tensor:
-        """How well held-out annotations are foretold, each: the log-probability of the label, (n_annotations,)."""
+        """Validation score of each annotation, (n_annotations,): the log-probability of its label."""
         return self._label_log_probs(batch, log_probs)
 
     def _label_log_probs(self, batch: Batch, log_probs: Tensor) -> Tensor:
-        """Log-probability of each label, (n_annotations,): here, as if the worker never erred."""
+        """Log-probability of each label, (n_annotations,); by default, as if workers made no errors."""
         return log_probs[batch.sample].gather(1, batch.label[:, None])[:, 0]
 
-    def _learnt_confusion(self, data: CrowdData, predicted: Array) -> Array:
-        """Confusion matrices: here, of workers judged by the network's predictions of the training samples."""
+    def _learned_confusion(self, data: CrowdData, predicted: Array) -> Array:
+        """Confusion matrices; by default estimated from the network's predictions of the training samples."""
         return estimated_confusion(data.votes, predicted)
 
     def _after_training(self, data: CrowdData) -> None:
-        """See what was learnt of the workers; a subclass with something left to do does it before this."""
+        """Estimate worker parameters; subclasses with remaining work do it before this."""
         predicted = self._predicted(data)
         self._prior = mean_prediction(data, predicted)
-        self._confusion = self._learnt_confusion(data, predicted)
+        self._confusion = self._learned_confusion(data, predicted)
 
     # --------------------------------------------------------------------------------------------- helpers
 
@@ -95,13 +95,13 @@ class Learner(CrowdNetworkEstimator):
         return checked_logits(logits, len(self._classes), "the backbone must return one logit a class")
 
     def _reduce(self, losses: Tensor, batch: Batch) -> Tensor:
-        """Mean of the annotations' losses, as `reduction` weighs them."""
+        """Mean of annotation losses, weighted according to `reduction`."""
         return (losses * self._weights(batch)).sum()
 
     def _weights(self, batch: Batch) -> Tensor:
         """Weight of each annotation of a batch, summing to one (by worker: on average over batches)."""
         weight = batch.weight
-        least = torch.finfo(weight.dtype).tiny  # annotations of no weight teach nothing, also where there are no others
+        least = torch.finfo(weight.dtype).tiny  # avoids division by zero if all weights are zero
         if self.reduction == "label":
             return weight / weight.sum().clamp(min=least)
         if self.reduction == "sample":
@@ -110,28 +110,28 @@ class Learner(CrowdNetworkEstimator):
         return weight * self._per_worker[batch.worker] / batch.n_annotations
 
     def _worker_mean(self, values: Tensor, batch: Batch) -> Tensor:
-        """Mean over the crowd of a number that each annotation's worker has: right on average over batches."""
+        """Mean over workers of a value per annotation, unbiased over batches."""
         return (values * self._per_worker[batch.worker]).sum() / batch.n_annotations
 
     def _start(self, votes: Annotations) -> tuple[Array, Array] | None:
-        """Posteriors and confusion matrices to start from, for these votes."""
+        """Return posteriors and confusion matrices of `start_from` for these votes."""
         model = self.start_from
         if model is None:
             return None
         if isinstance(model, np.ndarray):
             shape = (votes.n_workers, votes.n_classes, votes.n_classes)
-            given = probabilities(model, shape, "the confusion matrices of start_from")
-            return posterior_under(votes.table, np.full(votes.n_classes, 1 / votes.n_classes), given), given
+            confusion = probabilities(model, shape, "the confusion matrices of start_from")
+            return posterior_under(votes.table, np.full(votes.n_classes, 1 / votes.n_classes), confusion), confusion
         if not model.__sklearn_is_fitted__():
             model = copy.copy(model).fit(votes)
-        _, confusion = model._parameters_for(votes)
-        return model.predict_proba(votes), confusion
+        _, estimated = model._parameters_for(votes)
+        return model.predict_proba(votes), estimated
 
     @property
     def dominance_(self) -> Array:
-        """By how much the mean of ``confusion_`` is diagonally dominant, class by class, (n_classes,).
+        """Diagonal dominance of the mean of ``confusion_``, by class, shape (n_classes,).
 
-        Where all are positive, labels alone tell the matrices; see :func:`manyhands.metrics.dominance`.
+        If all values are positive, the labels identify the matrices; see :func:`manyhands.metrics.dominance`.
         """
         return metrics.dominance(self.confusion_)
 
@@ -151,20 +151,25 @@ class Learner(CrowdNetworkEstimator):
 
         Parameters
         ----------
-        X
-            A row a sample: a NumPy array, a torch tensor, a SciPy sparse matrix or a map-style ``Dataset``.
-        votes
-            An :class:`~manyhands.Annotations` table, a frame with well-known column names, or a (samples × workers)
-            array with -1 where there is no label. Samples without labels are not trained on.
-        tasks
-            Name of each row of X among the tasks of the votes. None if the tasks are row numbers.
-        resume
-            Go on from `checkpoint`, to the same result as if the training had not been interrupted. Needs the same
-            votes and settings; `max_epochs` may be larger unless the schedule depends on it.
-        overwrite
-            Begin anew although the file of `checkpoint` is there, and write over it.
-        progress
-            True for a progress bar, or a function called after each epoch as ``progress(epoch, loss)``.
+        X : array, tensor, sparse matrix or Dataset
+            One row per sample: a NumPy array, torch tensor, SciPy sparse matrix or map-style ``Dataset``.
+        votes : Annotations, frame or array
+            Annotations, a frame with well-known column names, or a (samples × workers) array with -1 for missing
+            labels. Samples without labels are not used for training.
+        tasks : list of ids, optional
+            Task id of each row of X. By default, task ids are row numbers.
+        resume : bool, default False
+            Continue from `checkpoint`, with the same result as uninterrupted training. Requires the same votes and
+            settings; `max_epochs` may be larger unless the schedule depends on it.
+        overwrite : bool, default False
+            Start over although the `checkpoint` file exists, and overwrite it.
+        progress : bool or callable, default False
+            True shows a progress bar; a callable is called after each epoch as ``progress(epoch, loss)``.
+
+        Returns
+        -------
+        Learner
+            The fitted learner itself.
         """
         return self._fit(lambda: CrowdData(X, votes, tasks), resume=resume, overwrite=overwrite, progress=progress)
 
@@ -176,7 +181,7 @@ class Learner(CrowdNetworkEstimator):
         return Tags(estimator_type="classifier", target_tags=TargetTags(required=True, multi_output=True))
 
     def _log_probs(self, features: Features, rows: Tensor) -> Array:
-        """What the trained network makes of some rows, (n, n_classes)."""
+        """Log-probabilities from the trained network, (n, n_classes)."""
         return self._mapped(features, rows, self._forward)
 
     def _log_probs_of(self, X: Any) -> Array:
@@ -188,18 +193,32 @@ class Learner(CrowdNetworkEstimator):
         return normalised(self._log_probs(data.features, data.rows))
 
     def predict_proba(self, X: Any, votes: Any = None, *, tasks: Any = None) -> Array:
-        """Class probabilities, (n, n_classes): from the features alone or, with votes, from both together.
+        """Return class probabilities, shape (n, n_classes), from features alone or from features and votes.
 
-        With votes, a row of X that has annotations gets the posterior of both, the network's prediction being the prior
-        of the confusion matrices; other rows the prediction alone. Workers not seen in ``fit`` count as the average
-        worker. Rows are matched to tasks as in ``fit``.
+        Rows with annotations in `votes` get the posterior with the network's prediction as prior and the estimated
+        confusion matrices as likelihood; other rows get the prediction. Workers that were not in ``fit`` count as
+        average.
+
+        Parameters
+        ----------
+        X : array, tensor, sparse matrix or Dataset
+            One row per sample.
+        votes : Annotations, frame or array, optional
+            Annotations of some rows.
+        tasks : list of ids, optional
+            Task id of each row of X, as in ``fit``.
+
+        Returns
+        -------
+        ndarray of shape (n, n_classes)
+            Class probabilities.
         """
         self._fitted()
         log_probs = self._log_probs_of(X)
         return normalised(log_probs) if votes is None else self._forecast(log_probs, as_votes(votes), tasks)
 
     def _forecast(self, log_probs: Array, votes: Annotations, tasks: Any) -> Array:
-        """The posterior given the network's prediction of all rows and some rows' annotations."""
+        """Posterior of the rows with annotations, and the network's prediction of the others."""
         rows = rows_of(votes, len(log_probs), tasks)
         table = self._recode(votes)
         confusion = self._carried_over(self.confusion_, self._workers.match(votes._workers))
@@ -208,21 +227,21 @@ class Learner(CrowdNetworkEstimator):
         return posterior
 
     def predict(self, X: Any, votes: Any = None, *, tasks: Any = None) -> npt.NDArray[Any]:
-        """The most probable class of each row, by name; see :meth:`predict_proba`."""
+        """Return the name of the most probable class of each row; see :meth:`predict_proba`."""
         winners = _core.winners(self.predict_proba(X, votes, tasks=tasks))[0]
         return self._classes.values[winners]
 
     def score(self, X: Any, y: npt.ArrayLike) -> float:
-        """Accuracy of the predictions where true classes are known."""
+        """Return the accuracy of the predictions against true classes."""
         return metrics.accuracy(self.predict(X), y)
 
 
 def mean_prediction(data: CrowdData, predicted: Array) -> Array:
-    """The class prior that predictions of the training samples amount to, (n_classes,)."""
+    """Mean prediction of the training samples, used as class prior, (n_classes,)."""
     mean = predicted[data.samples.numpy()].mean(axis=0)
     return mean / mean.sum()
 
 
 def all_learners() -> list[type[Learner]]:
-    """Every learner class of the library, by name."""
+    """Return all learner classes of the library, sorted by name."""
     return concrete(Learner, "manyhands.learn")  # type: ignore[type-abstract]

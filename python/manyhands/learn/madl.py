@@ -1,4 +1,4 @@
-"""A network of how well workers perform: confusion matrices made of a sample's features and a worker's embedding."""
+"""Performance networks: confusion matrices from sample features and worker embeddings."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from manyhands._train.batch import Batch, CrowdData
 from manyhands._train.large_tables import WorkerTable
 from manyhands._train.settings import DTYPES, TrainingOptions, explained
 from manyhands._train.trunk import n_features
-from manyhands.learn.heads import picked
+from manyhands.learn.heads import label_columns
 from manyhands.learn.instance import InstanceLearner
 from manyhands.learn.losses import log_mixture
 
 __all__ = ["AnnotMix", "MaDL"]
 
-#: Workers that all others are compared with: all of a small crowd, some drawn at random from a larger one.
+#: Number of workers used to estimate kernel sums; larger crowds are sampled.
 _COMPARED = 256
 
 
 class PerformanceNetwork(nn.Module):
-    """Confusion matrices of pairs of a sample and a worker, each given by a vector.
+    """Confusion matrices for (sample, worker) pairs from their vectors.
 
-    Embeddings of both and their products go through a hidden layer; workers start alike, right with probability
-    `right`. Without dropout it soon knows the labels by heart, and the network of the classes learns nothing from them.
-    Numbers kept: size³ + size · classes² + features · size, about.
+    Sample and worker embeddings and their bilinear product pass through a hidden layer. Workers start equal, with
+    accuracy `right`. Without dropout the network memorizes the labels, and the classifier learns nothing. Stores about
+    size³ + size · classes² + features · size numbers.
     """
 
     def __init__(self, n_features: int, n_classes: int, *, size: int, right: float, dropout: float) -> None:
@@ -53,23 +53,23 @@ class PerformanceNetwork(nn.Module):
         self.set_mean(wrong + (right - wrong) * torch.eye(n_classes))
 
     def set_mean(self, confusion: Tensor) -> None:
-        """Start all workers with one matrix, (true, observed)."""
+        """Initialize all workers with one matrix, (true, observed)."""
         with torch.no_grad():
             self.output.bias.copy_(confusion.clamp_min(1e-4).log().flatten())
 
     def forward(self, sample: Tensor, worker: Tensor) -> Tensor:
-        """Log confusion matrices, (n, true, observed), of samples and workers by their embeddings."""
+        """Log confusion matrices, (n, true, observed), from sample and worker embeddings."""
         both = torch.cat([worker, sample, self.product(worker, sample)], dim=1)
         logits = self.output(torch.relu(worker + self.hidden(both)))
         return F.log_softmax(logits.reshape(-1, self.n_classes, self.n_classes), dim=2)
 
 
 class PerformanceLearner(InstanceLearner):
-    """One whose confusion matrices a performance network makes."""
+    """Base class of learners with a performance network."""
 
-    #: The performance network is a network like the backbone; what belongs to a worker is the embedding.
+    #: Trained like the backbone; worker parameters are the embeddings.
     _networks: ClassVar[tuple[str, ...]] = ("network", "performance")
-    #: Whether what the performance network learns changes the features that it is given.
+    #: Whether gradients of the performance network reach the features.
     _joint = True
 
     @abstractmethod
@@ -95,8 +95,8 @@ class PerformanceLearner(InstanceLearner):
 
     def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         m, k = data.votes.n_workers, data.votes.n_classes
-        given = n_features(self.backbone, data)
-        network = PerformanceNetwork(given, k, size=self.size, right=self.right, dropout=self.dropout)
+        n_inputs = n_features(self.backbone, data)
+        network = PerformanceNetwork(n_inputs, k, size=self.size, right=self.right, dropout=self.dropout)
         start = self._start(data.votes)
         if start is not None:
             network.set_mean(torch.from_numpy(start[1].mean(axis=0)).float())
@@ -104,50 +104,50 @@ class PerformanceLearner(InstanceLearner):
         embedding.set(torch.randn(m, self.size) / math.sqrt(self.size))
         return {"performance": network, "workers": embedding}
 
-    def _embedded(self, worker: Tensor) -> Tensor:
+    def _embedding_rows(self, worker: Tensor) -> Tensor:
         rows: Tensor = self._parts_or_fail()["workers"](worker)
         return rows
 
     def _log_confusion(self, batch: Batch) -> Tensor:
-        return self._performance(batch.sample, self._embedded(batch.worker))
+        return self._performance(batch.sample, self._embedding_rows(batch.worker))
 
     def _performance(self, sample: Tensor, worker: Tensor) -> Tensor:
-        """Log confusion matrices of pairs of one of the latest samples and an embedding, (n, true, observed)."""
+        """Log confusion matrices for pairs of a sample of the latest batch and an embedding, (n, true, observed)."""
         network: Any = self._parts_or_fail()["performance"]
         features = self._features if self._joint else self._features.detach()
-        found: Tensor = network(network.sample(features)[sample], worker)
-        return found
+        log_confusion: Tensor = network(network.sample(features)[sample], worker)
+        return log_confusion
 
 
 class MaDL(PerformanceLearner):
-    """Multi-annotator deep learning: a performance network for workers, who count less the more are like them.
+    """Multi-annotator deep learning: a performance network with weights that discount similar workers.
 
-    A worker's confusion matrix is made of the sample's features and an embedding of the worker. Workers with similar
-    embeddings err together, and are given less weight each.
+    Use it if groups of workers make the same errors. A worker's confusion matrix depends on the sample's features and
+    on an embedding of the worker. Workers with similar embeddings share their weight.
 
     Parameters
     ----------
-    backbone
-        An ``nn.Sequential`` whose last layer makes the logits, or a module with parts ``trunk`` and ``head``.
-    right
-        How probably a worker is right, at the start.
-    size
-        Length of the embeddings.
-    dropout
-        Share of what is dropped in the performance network.
-    concentration, rate
-        Of the gamma prior of the kernel's bandwidth, exp(−γ ‖a − b‖²) being the similarity of two workers; γ starts at
-        its mode, ``(concentration - 1) / rate``. A rate of 0 weighs all workers alike.
+    backbone : nn.Sequential or nn.Module
+        An ``nn.Sequential`` whose last layer returns the logits, or a module with parts ``trunk`` and ``head``.
+    right : float, default 0.8
+        Initial accuracy of workers.
+    size : int, default 16
+        Dimension of the embeddings.
+    dropout : float, default 0.5
+        Dropout rate of the performance network.
+    concentration, rate : float, default 1.25 and 0.25
+        Gamma prior of the kernel bandwidth γ in the similarity exp(−γ ‖a − b‖²); γ starts at the mode,
+        ``(concentration - 1) / rate``. A rate of 0 gives equal weights.
     **training
         See :class:`~manyhands.learn.Training`.
 
     Notes
     -----
-    A worker's weight is one over the sum of similarities with all workers, and weights average one. Sums over a crowd
-    of more than 256 are estimated with 256 workers drawn at random, so that a step costs no more than its labels. The
-    weights do not move the embeddings, as in the paper; γ is learnt.
+    Time per epoch O(annotations · (size³ + size · (classes² + 256))) in addition to the backbone.
 
-    Time per epoch O(annotations · (size³ + size · (classes² + 256))) beside the backbone.
+    A worker's weight is the inverse of the sum of similarities to all workers; weights have mean one. With more than
+    256 workers, sums are estimated from 256 random workers. As in the paper, weights do not affect the embeddings; γ
+    is trained.
 
     References
     ----------
@@ -183,7 +183,7 @@ class MaDL(PerformanceLearner):
         super()._check()
         check_number("concentration", self.concentration, least=1)
         if self.concentration == 1:
-            raise ValueError("concentration must be above 1: the prior of the bandwidth has its mode at 0 otherwise")
+            raise ValueError("concentration must be above 1, so that the prior of the bandwidth has a positive mode")
         check_number("rate", self.rate, least=0)
 
     def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
@@ -193,7 +193,7 @@ class MaDL(PerformanceLearner):
         return parts
 
     def _weights_of(self, worker: Tensor) -> Tensor:
-        """Weight of some workers, (n,)."""
+        """Weights of some workers, (n,)."""
         parts: Any = self._parts_or_fail()
         weights: Tensor = parts["kernel"](parts["workers"].weight.detach(), worker)
         return weights
@@ -207,18 +207,18 @@ class MaDL(PerformanceLearner):
 
     @property
     def worker_weights_(self) -> Array:
-        """Weight of each worker's labels, (n_workers,); one on average."""
+        """Weight of each worker's labels, shape (n_workers,), with mean one."""
         self._fitted()
         if not self.rate:
             return np.ones(len(self._workers))
         with torch.no_grad():
             workers = torch.arange(len(self._workers), device=self._on)
-            found = torch.cat([self._weights_of(part) for part in workers.split(1 << 14)])
-        return found.double().cpu().numpy()
+            weights = torch.cat([self._weights_of(part) for part in workers.split(1 << 14)])
+        return weights.double().cpu().numpy()
 
 
 class WorkerKernel(nn.Module):
-    """Weights of workers by how many others are like them, under a radial kernel whose bandwidth is learnt."""
+    """Weights of workers from their similarity to others, with a trainable kernel bandwidth."""
 
     compared: Tensor
 
@@ -233,46 +233,45 @@ class WorkerKernel(nn.Module):
         return (self.concentration - 1) * self.log_gamma - self.rate * self.log_gamma.exp()
 
     def forward(self, embeddings: Tensor, worker: Tensor) -> Tensor:
-        """Weight of some workers, (n,), given the embeddings of all."""
+        """Weights of some workers, (n,), given the embeddings of all."""
         anchors = embeddings[self.compared]
         crowd = 1 / self._sums(anchors, anchors, self.compared)
         return 1 / self._sums(embeddings[worker], anchors, worker) / crowd.mean()
 
     def _sums(self, rows: Tensor, anchors: Tensor, worker: Tensor) -> Tensor:
-        """Sum of the similarities of some workers with all, themselves included, (n,)."""
+        """Sum of the similarities of some workers to all workers including themselves, (n,)."""
         similar = torch.exp(-self.log_gamma.exp() * torch.cdist(rows, anchors) ** 2)
         other = worker[:, None] != self.compared
-        # Others that were compared stand for all others.
+        # The compared workers represent all other workers.
         return 1 + (self.n_workers - 1) * (similar * other).sum(dim=1) / other.sum(dim=1).clamp_min(1)
 
 
 class AnnotMix(PerformanceLearner):
-    """annot-mix: trained on mixtures of two labels, with their samples and their workers mixed alike.
+    """annot-mix: mixup of samples, workers and labels, with a performance network.
 
-    A worker's confusion matrix is made of the sample's features and an embedding of the worker. The network sees
-    λ x + (1 − λ) x′, the worker λ a + (1 − λ) a′ and the label λ of one and 1 − λ of the other, λ drawn for each label
-    from Beta(alpha, alpha).
+    Use it to regularize large networks on noisy labels. For each label, λ is drawn from Beta(alpha, alpha); the network
+    gets λ x + (1 − λ) x′, the worker embedding is λ a + (1 − λ) a′, and the loss weights the two labels by λ and 1 − λ.
 
     Parameters
     ----------
-    backbone
-        An ``nn.Sequential`` whose last layer makes the logits, or a module with parts ``trunk`` and ``head``.
-    alpha
-        Of the distribution of the mixtures; 0 mixes nothing.
-    right
-        How probably a worker is right, at the start.
-    size
-        Length of the embeddings.
-    dropout
-        Share of what is dropped in the performance network.
+    backbone : nn.Sequential or nn.Module
+        An ``nn.Sequential`` whose last layer returns the logits, or a module with parts ``trunk`` and ``head``.
+    alpha : float, default 1.0
+        Parameter of the Beta distribution; 0 disables mixing.
+    right : float, default 0.9
+        Initial accuracy of workers.
+    size : int, default 16
+        Dimension of the embeddings.
+    dropout : float, default 0.5
+        Dropout rate of the performance network.
     **training
         See :class:`~manyhands.learn.Training`.
 
     Notes
     -----
-    Samples are mixed as they go in, so they must be numbers that can be averaged, not ids of tokens. A training epoch
-    runs the backbone once a *label*, since every label has a mixture of its own; beside that O(annotations · (size³ +
-    size · classes²)). The performance network is that of `MaDL`, and does not change the features it is given.
+    Inputs are averaged, so they must be floating-point numbers rather than token ids. A training epoch runs the
+    backbone once per *label*, plus O(annotations · (size³ + size · classes²)). The performance network is that of
+    `MaDL`, without gradients to the features.
 
     References
     ----------
@@ -312,11 +311,11 @@ class AnnotMix(PerformanceLearner):
         x = data.batch(data.samples[:1], torch.device("cpu")).x
         if self.alpha and not (isinstance(x, Tensor) and x.is_floating_point()):
             kind = x.dtype if isinstance(x, Tensor) else "several features by name"
-            raise ValueError(f"X holds {kind}, which cannot be mixed; give numbers with fractions, or alpha=0")
+            raise ValueError(f"X contains {kind}, which cannot be mixed; pass floating-point features, or alpha=0")
         return super()._extra_parts(data)
 
     def _forward(self, x: Any) -> Tensor:
-        """Log-probabilities; while training, the samples as they are, which the loss mixes first."""
+        """Return log-probabilities; in training mode the inputs, which the loss mixes first."""
         return x if self.alpha and self._parts_or_fail().training else super()._forward(x)
 
     def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
@@ -326,9 +325,9 @@ class AnnotMix(PerformanceLearner):
         return self._mixed_loss(batch, log_probs, share, torch.randperm(batch.n_annotations, device=self._on))
 
     def _mixed_loss(self, batch: Batch, x: Tensor, share: Tensor, other: Tensor) -> Tensor:
-        """The loss of labels of which each has a share, and another label the rest."""
+        """Loss of mixtures of each label with another one."""
 
-        def mixed(values: Tensor) -> Tensor:
+        def mix(values: Tensor) -> Tensor:
             part = share.reshape(-1, *[1] * (values.ndim - 1))
             return part * values + (1 - part) * values[other]
 
@@ -336,10 +335,10 @@ class AnnotMix(PerformanceLearner):
             torch.autocast(self._on.type, DTYPES[self.precision], enabled=self.precision != "float32"),
             explained(self._network, x),
         ):
-            log_probs = super()._forward(mixed(x[batch.sample]))
+            log_probs = super()._forward(mix(x[batch.sample]))
         every = torch.arange(batch.n_annotations, device=self._on)
-        matrices = self._performance(every, mixed(self._embedded(batch.worker)))
+        matrices = self._performance(every, mix(self._embedding_rows(batch.worker)))
         weights = self._weights(batch)
-        right = log_mixture(log_probs, picked(matrices, batch.label))
-        right_other = log_mixture(log_probs, picked(matrices, batch.label[other]))
+        right = log_mixture(log_probs, label_columns(matrices, batch.label))
+        right_other = log_mixture(log_probs, label_columns(matrices, batch.label[other]))
         return -(share * weights * right + (1 - share) * weights[other] * right_other).sum()

@@ -1,4 +1,4 @@
-"""Rewards of groups that want different things, learnt from comparisons that do not say whose they are."""
+"""MixtureReward: reward models for latent groups with different preferences."""
 
 from __future__ import annotations
 
@@ -17,38 +17,39 @@ from manyhands.learn.pairs import CrowdReward, PairData
 
 __all__ = ["MixtureReward"]
 
-#: Samples seen at a time in the E-step.
+#: Batch size of the E-step.
 _AT_ONCE = 1024
 
 
 class MixtureReward(CrowdReward):
-    r"""Rewards of several groups from comparisons: each worker, or each context, belongs to a group nobody names.
+    r"""Reward models of latent groups, from comparisons: each worker or context belongs to an unknown group.
 
-    The network gives every item a reward in each group. What a member of group g says follows
-    :math:`\omega_m\sigma(r_l^g - r_r^g) + (1 - \omega_m)\sigma(r_r^g - r_l^g)`, where a worker may be careless but not
-    contrary, :math:`\omega_m > ½`: who wants the opposite is of another group.
+    Use it if users disagree systematically. The network returns one reward per group and item.
 
     Parameters
     ----------
-    backbone
-        Any ``nn.Module`` that returns a number for each group, of each item.
-    components
-        How many groups there are.
-    by
-        Whether workers (``"worker"``) or the contexts of comparisons (``"context"``) have a group.
-    shrink
-        How strongly the log-odds of each worker's care are drawn to those of the crowd: their precision beforehand.
+    backbone : nn.Module
+        Any ``nn.Module`` that returns one number per group for each item.
+    components : int, default 2
+        Number of groups.
+    by : {"worker", "context"}, default "worker"
+        Whether workers or contexts of comparisons belong to groups.
+    shrink : float, default 1.0
+        Prior precision of the log-odds of each worker's reliability around the average.
     **training
-        See :class:`~manyhands.learn.Training`; `reduction` and `start_from` mean nothing here.
+        See :class:`~manyhands.learn.Training`; `reduction` and `start_from` are ignored.
 
     Notes
     -----
-    Expectation–maximisation: before each epoch, members are given to groups by what they said (and by how large the
-    groups are, each with a pseudo-count of one); in it, the network learns each group's rewards from its members. The
-    first groups are drawn at random, so that another `seed` may find others: compare ``log_likelihood_``, and take the
-    greatest. Which group is which is arbitrary. A member with few comparisons stays in doubt: ``groups_`` says how far.
-    Time per epoch O(comparisons · groups) beside four runs of the backbone for each, two in either step;
-    memory a number for each member and group.
+    Time per epoch O(comparisons · groups) in addition to four runs of the backbone per comparison; memory one number
+    per member and group.
+
+    A member of group g prefers the left item with probability :math:`\omega_m\sigma(r_l^g - r_r^g) + (1 -
+    \omega_m)\sigma(r_r^g - r_l^g)`. Workers may be careless but not contrary (:math:`\omega_m > ½`): opposite
+    preferences form another group. Trained by EM: before each epoch, group probabilities of members are updated, with
+    group sizes as prior (pseudo-count of one); then the network is trained. Initial groups are random: compare
+    ``log_likelihood_`` over several values of `seed`. The order of groups is arbitrary. Members with few comparisons
+    keep uncertain group probabilities, see ``groups_``.
 
     References
     ----------
@@ -70,7 +71,7 @@ class MixtureReward(CrowdReward):
 
     _kept: ClassVar[dict[str, bool]] = CrowdReward._kept | {
         "_members": True,
-        "_log_likelihood_found": False,
+        "_final_log_likelihood": False,
         "_member_names": False,
     }
 
@@ -101,7 +102,7 @@ class MixtureReward(CrowdReward):
                 codes, names = data.votes.codes()[1], data.votes._workers
             elif data.contexts is None or data.context_names is None:
                 raise ValueError(
-                    'by="context" needs comparisons with contexts; name their column with context= when read'
+                    'by="context" needs comparisons with contexts; pass the column as context= when reading them'
                 )
             else:
                 codes, names = data.contexts, data.context_names
@@ -111,8 +112,8 @@ class MixtureReward(CrowdReward):
     def _make_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         if hasattr(self, "_member_of"):
             self._member_of = self._member_of.to(self._on)
-            drawn = torch.distributions.Dirichlet(torch.ones(self.components))
-            self._members = drawn.sample((len(self._member_names),)).to(self._on)
+            dirichlet = torch.distributions.Dirichlet(torch.ones(self.components))
+            self._members = dirichlet.sample((len(self._member_names),)).to(self._on)
         return super()._make_parts(data)
 
     def _start_epoch(self, epoch: int, data: CrowdData) -> None:
@@ -121,51 +122,51 @@ class MixtureReward(CrowdReward):
 
     @torch.no_grad()
     def _e_step(self, data: CrowdData) -> tuple[Tensor, float]:
-        """Probability of each group for each member, (n_members, groups), and the log-likelihood of what was said."""
+        """Return group probabilities of members, (n_members, groups), and the log-likelihood of the comparisons."""
         self._parts_or_fail().eval()
-        said = torch.zeros(len(self._member_names), self.components, dtype=torch.float64, device=self._on)
+        log_likelihoods = torch.zeros(len(self._member_names), self.components, dtype=torch.float64, device=self._on)
         for batch in data.batches(data.samples, _AT_ONCE, self._on):
-            told = self._of_groups(batch, self._forward(batch.x)) * batch.weight[:, None]
-            said.index_add_(0, self._member(batch), told.double())
-        joint = said + self._log_mixing().double()
+            batch_log_likelihoods = self._of_groups(batch, self._forward(batch.x)) * batch.weight[:, None]
+            log_likelihoods.index_add_(0, self._member(batch), batch_log_likelihoods.double())
+        joint = log_likelihoods + self._log_mixing().double()
         total = torch.logsumexp(joint, dim=1, keepdim=True)
         return (joint - total).exp().float(), float(total.sum())
 
     def _log_mixing(self) -> Tensor:
-        """Logarithms of the groups' sizes, (groups,), each with a pseudo-count of one."""
+        """Log group shares, (groups,), with a pseudo-count of one."""
         sizes = self._members.sum(dim=0) + 1
         return (sizes / sizes.sum()).log()
 
     def _member(self, batch: Batch) -> Tensor:
-        """Who, or what, each comparison of a batch is of."""
+        """Member (worker or context) of each comparison of a batch."""
         return self._member_of[batch.tasks[batch.sample]]
 
-    def _rewards(self, made: Tensor) -> Tensor:
-        if made.shape[2] != self.components:
+    def _rewards(self, outputs: Tensor) -> Tensor:
+        if outputs.shape[2] != self.components:
             raise ValueError(
-                f"the backbone must return {counted(self.components, 'number')} an item, a reward in each group, not "
-                f"{made.shape[2]}"
+                f"the backbone must return {counted(self.components, 'number')} per item (one reward per group), not "
+                f"{outputs.shape[2]}"
             )
-        return made
+        return outputs
 
     def _of_groups(self, batch: Batch, output: Tensor) -> Tensor:
         """Log-probability of each comparison in each group, (n, groups)."""
         toward = (2.0 * batch.label - 1.0)[:, None]
-        ahead = (output[:, 0] - output[:, 1])[batch.sample] * toward
+        margins = (output[:, 0] - output[:, 1])[batch.sample] * toward
         flip = 0.5 * torch.sigmoid(-self._logits(batch.worker))
-        return -noisy_preference(ahead, flip.expand_as(ahead))
+        return -noisy_preference(margins, flip.expand_as(margins))
 
     def _log_likelihood(self, batch: Batch, output: Tensor) -> Tensor:
-        """What a comparison says on average over the groups that its member may be of: what EM makes greater."""
+        """Expected log-likelihood over the groups of the member, which EM maximizes."""
         return (self._members[self._member(batch)] * self._of_groups(batch, output)).sum(dim=1)
 
     def _judged(self, batch: Batch, output: Tensor) -> tuple[Tensor, Tensor]:
-        among = self._members[self._member(batch)].clamp_min(torch.finfo(torch.float32).tiny).log()
-        foretold = torch.logsumexp(among + self._of_groups(batch, output), dim=1)
-        return (foretold * batch.weight).sum(), batch.weight.sum()
+        log_group_probabilities = self._members[self._member(batch)].clamp_min(torch.finfo(torch.float32).tiny).log()
+        log_predictive = torch.logsumexp(log_group_probabilities + self._of_groups(batch, output), dim=1)
+        return (log_predictive * batch.weight).sum(), batch.weight.sum()
 
     def _after_training(self, data: CrowdData) -> None:
-        self._members, self._log_likelihood_found = self._e_step(self._to_learn_from(data))
+        self._members, self._final_log_likelihood = self._e_step(self._to_learn_from(data))
         super()._after_training(data)
 
     def _state(self) -> dict[str, Tensor]:
@@ -177,40 +178,40 @@ class MixtureReward(CrowdReward):
     # ---------------------------------------------------------------------------------------------- results
 
     def predict(self, X: Any) -> Array:
-        """The reward of each row in each group, (n, groups)."""
+        """Return the reward of each row in each group, shape (n, groups)."""
         return self._of_network(X).reshape(-1, self.components)
 
     def predict_proba(self, left: Any, right: Any) -> Array:
-        """Probability that somebody of the crowd prefers the left item of each pair, (n,), from features of both."""
-        apart = self.predict(left) - self.predict(right)
-        among: Array = (1 / (1 + np.exp(-np.clip(apart, -700, 700)))) @ self.mixing_
-        return among
+        """Return the probability that a random member prefers the left item of each pair, shape (n,)."""
+        reward_differences = self.predict(left) - self.predict(right)
+        probabilities: Array = (1 / (1 + np.exp(-np.clip(reward_differences, -700, 700)))) @ self.mixing_
+        return probabilities
 
     @property
     def groups_(self) -> Array:
-        """Probability of each group for each member, (n_members, groups): workers, or contexts as in ``members_``."""
+        """Group probabilities of each member (workers, or contexts in ``members_``), shape (n_members, groups)."""
         self._fitted()
         return self._members.double().cpu().numpy()
 
     @property
     def members_(self) -> list[Any]:
-        """Names of those that have a group, in the order of ``groups_``."""
+        """Names of the members, in the order of ``groups_``."""
         self._fitted()
         return self._member_names
 
     @property
     def mixing_(self) -> Array:
-        """Share of each group, (groups,)."""
+        """Share of each group, shape (groups,)."""
         self._fitted()
         return self._log_mixing().exp().double().cpu().numpy()
 
     @property
     def log_likelihood_(self) -> float:
-        """Of all comparisons learnt from, to compare trainings with other seeds or numbers of groups."""
+        """Log-likelihood of the training comparisons, to compare seeds and numbers of groups."""
         self._fitted()
-        return self._log_likelihood_found
+        return self._final_log_likelihood
 
     @property
     def reliability_(self) -> Array:
-        """Probability of each worker to report what their group prefers, ω, at least one half, (n_workers,)."""
+        """Probability ω of each worker to report the preference of their group, at least one half, (n_workers,)."""
         return 0.5 + 0.5 * super().reliability_

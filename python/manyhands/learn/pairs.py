@@ -1,4 +1,4 @@
-"""Networks trained on answers about two items: which is better, or whether they are the same."""
+"""Networks trained on answers about pairs of items: preferences, or same or different."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["CrowdReward", "SimilarityNetwork"]
 
 
 class _Pairs(Features):
-    """Features of two items side by side, (n, 2, ...)."""
+    """Features of both items of each pair, (n, 2, ...)."""
 
     def __init__(self, features: Features, left: npt.NDArray[np.int64], right: npt.NDArray[np.int64]) -> None:
         self._features = features
@@ -51,7 +51,7 @@ class _Pairs(Features):
 
 
 class PairData(CrowdData):
-    """Questions about two items as samples: what was said of each is its label, 0 or 1."""
+    """Questions about pairs as samples, with answers 0 or 1 as labels."""
 
     def __init__(
         self,
@@ -70,29 +70,29 @@ class PairData(CrowdData):
         table = made_table(np.arange(n, dtype=np.uint32), codes, said.astype(np.uint16), weights, n, len(workers[1]), 2)
         votes = Annotations(table, Names(np.arange(n)), workers[1], Names(np.arange(2)))
         self._take(_Pairs(features, rows[ends[0]], rows[ends[1]]), votes, None)
-        #: Codes of the contexts that questions were asked in, and their names, where they have some.
+        #: Context codes of the questions and context names, if there are any.
         self.contexts: npt.NDArray[Any] | None = None
         self.context_names: Names | None = None
 
 
 def _rows_of_items(names: Names, n_rows: int, items: Any) -> npt.NDArray[np.int64]:
-    """Which row of X each item is."""
-    given = Names(np.arange(n_rows)) if items is None else sequence(items, "items")
-    if len(given) != n_rows:
-        raise ValueError(f"items names {len(given)} rows, but X has {n_rows}")
-    rows: npt.NDArray[np.int64] = given.match(names)
+    """Return the row of X of each item."""
+    row_names = Names(np.arange(n_rows)) if items is None else sequence(items, "items")
+    if len(row_names) != n_rows:
+        raise ValueError(f"items has {len(row_names)} entries, but X has {n_rows} rows")
+    rows: npt.NDArray[np.int64] = row_names.match(names)
     if (rows < 0).any():
-        told = "name the rows with items=" if items is None else "add them, or leave them out with select(items=...)"
+        advice = "pass the ids as items=" if items is None else "add them, or drop them with select(items=...)"
         raise ValueError(
-            f"items {listed(names.values[rows < 0].tolist())} have no row in X, which has {n_rows}; {told}"
+            f"items {listed(names.values[rows < 0].tolist())} have no row in X, which has {n_rows} rows; {advice}"
         )
     return rows
 
 
 class _PairLearner(ShrunkLearner):
-    """What both share: log-odds that a worker reports what they see, those of the crowd and what the worker adds."""
+    """Base class: log-odds that a worker reports correctly, as a sum of a crowd value and a worker value."""
 
-    #: Numbers a worker has.
+    #: Number of parameters per worker.
     _width: ClassVar[int]
 
     def _average(self) -> tuple[Tensor, Tensor]:
@@ -102,42 +102,43 @@ class _PairLearner(ShrunkLearner):
         return (rows**2).sum(dim=1)
 
     def _logits(self, worker: Tensor) -> Tensor:
-        """Log-odds that a worker reports what they see, (n, width)."""
+        """Log-odds that a worker reports correctly, (n, width)."""
         return self._of_crowd() + self._rows(worker)
 
     def _forward(self, x: Any) -> Tensor:
-        """What the network makes of both items, (n, 2, ...)."""
-        made = run(self._network, each_tensor(x, lambda tensor: tensor.flatten(0, 1))).float()
-        return made.reshape(n_rows(x), 2, -1)
+        """Output of the network for both items, (n, 2, ...)."""
+        outputs = run(self._network, each_tensor(x, lambda tensor: tensor.flatten(0, 1))).float()
+        return outputs.reshape(n_rows(x), 2, -1)
 
     @torch.no_grad()
     def _odds_of_workers(self) -> Array:
-        """As probabilities, (n_workers, width)."""
+        """Worker parameters as probabilities, (n_workers, width)."""
         self._fitted()
         logits = self._logits(torch.arange(len(self._workers), device=self._on))
         return torch.sigmoid(logits).double().cpu().numpy()
 
 
 class CrowdReward(_PairLearner):
-    r"""A reward network from comparisons: Bradley–Terry on what the network makes of items, with unreliable workers.
+    r"""Reward model from comparisons: Bradley–Terry on network outputs, with a reliability per worker.
 
-    The left item is named with probability :math:`\omega_m\sigma(r_l - r_r) + (1 - \omega_m)\sigma(r_r - r_l)`, where r
-    are rewards: `CrowdBT` with a network in place of scores.
+    Use it to train reward models on preferences of several annotators.
 
     Parameters
     ----------
-    backbone
-        Any ``nn.Module`` that returns a number for each item.
-    shrink
-        How strongly the log-odds of each worker's ω are drawn to those of the crowd: their precision beforehand.
+    backbone : nn.Module
+        Any ``nn.Module`` that returns one number per item.
+    shrink : float, default 0.25
+        Prior precision of the log-odds of each worker's ω around the average.
     **training
-        See :class:`~manyhands.learn.Training`; `reduction` and `start_from` mean nothing here.
+        See :class:`~manyhands.learn.Training`; `reduction` and `start_from` are ignored.
 
     Notes
     -----
-    Ties count as half a win for either. The crowd is taken to be right more often than not: nothing in comparisons
-    tells a crowd from one that means the opposite. Time per epoch O(comparisons) beside two runs of the backbone for
-    each.
+    Time per epoch O(comparisons) in addition to two runs of the backbone per comparison.
+
+    The left item is preferred with probability :math:`\omega_m\sigma(r_l - r_r) + (1 - \omega_m)\sigma(r_r - r_l)` for
+    rewards r: `CrowdBT` with a network in place of scores. Ties count as half a win for each item. The majority is
+    assumed to be right, because comparisons do not distinguish a crowd from one with inverted answers.
 
     References
     ----------
@@ -169,87 +170,89 @@ class CrowdReward(_PairLearner):
         overwrite: bool = False,
         progress: Progress = False,
     ) -> Self:
-        """Train on features of items and comparisons of them.
+        """Train on features of items and comparisons.
 
         Parameters
         ----------
-        X
-            A row an item: a NumPy array, a torch tensor, a SciPy sparse matrix or a map-style ``Dataset``.
-        comparisons
-            A :class:`~manyhands.Comparisons` table, or a frame with well-known column names.
-        items
-            Name of each row of X among the items compared. None if they are row numbers.
+        X : array, tensor, sparse matrix or Dataset
+            One row per item: a NumPy array, torch tensor, SciPy sparse matrix or map-style ``Dataset``.
+        comparisons : Comparisons or frame
+            Comparisons; frames need well-known column names.
+        items : list of ids, optional
+            Item id of each row of X. By default, item ids are row numbers.
         resume, overwrite, progress
-            As of :meth:`Learner.fit`.
+            As in :meth:`Learner.fit`.
         """
 
         def data() -> CrowdData:
             games = comparisons if isinstance(comparisons, Comparisons) else Comparisons.from_frame(comparisons)
             left, right, outcomes, workers, contexts = games.codes()
-            # A tie is said both ways, and counts half each time.
-            said = np.concatenate([outcomes == LEFT, np.ones(int((outcomes == TIE).sum()), np.bool_)])
+            # A tie becomes two answers with half the weight.
+            labels = np.concatenate([outcomes == LEFT, np.ones(int((outcomes == TIE).sum()), np.bool_)])
             again = np.concatenate([np.arange(len(left)), np.flatnonzero(outcomes == TIE)])
             weights = np.ones(len(left)) if games.weights is None else np.asarray(games.weights)
             weights = np.where(outcomes == TIE, weights / 2, weights)[again]
             ends = (left[again], right[again])
-            made = PairData(X, items, games._items, ends, (workers[again], games._workers), said, weights)
+            pair_data = PairData(X, items, games._items, ends, (workers[again], games._workers), labels, weights)
             if contexts is not None:
-                made.contexts, made.context_names = contexts[again], games._contexts
-            return made
+                pair_data.contexts, pair_data.context_names = contexts[again], games._contexts
+            return pair_data
 
         return self._fit(data, resume=resume, overwrite=overwrite, progress=progress)
 
     def _forward(self, x: Any) -> Tensor:
         return self._rewards(super()._forward(x))
 
-    def _rewards(self, made: Tensor) -> Tensor:
-        """What the network makes of both items, if it is rewards, (n, 2)."""
-        if made.shape[2] != 1:
-            raise ValueError(f"the backbone must return one number an item, a reward, not {made.shape[2]}")
-        return made[:, :, 0]
+    def _rewards(self, outputs: Tensor) -> Tensor:
+        """Validate network outputs as rewards of both items, (n, 2)."""
+        if outputs.shape[2] != 1:
+            raise ValueError(f"the backbone must return one number per item (a reward), not {outputs.shape[2]}")
+        return outputs[:, :, 0]
 
     def _log_likelihood(self, batch: Batch, output: Tensor) -> Tensor:
-        ahead = (output[:, 0] - output[:, 1])[batch.sample] * (2.0 * batch.label - 1.0)
-        return -noisy_preference(ahead, torch.sigmoid(-self._logits(batch.worker)[:, 0]))
+        margins = (output[:, 0] - output[:, 1])[batch.sample] * (2.0 * batch.label - 1.0)
+        return -noisy_preference(margins, torch.sigmoid(-self._logits(batch.worker)[:, 0]))
 
     def predict(self, X: Any) -> Array:
-        """The reward of each row, (n,)."""
+        """Return the reward of each row, shape (n,)."""
         return self._of_network(X).reshape(-1)
 
     def predict_proba(self, left: Any, right: Any) -> Array:
-        """Probability that the left item of each pair is the better one, (n,), from rows of features of both."""
-        apart = self.predict(left) - self.predict(right)
-        return 1 / (1 + np.exp(-np.clip(apart, -700, 700)))
+        """Return the probability that the left item of each pair is better, shape (n,), from features of both."""
+        reward_differences = self.predict(left) - self.predict(right)
+        return 1 / (1 + np.exp(-np.clip(reward_differences, -700, 700)))
 
     @property
     def reliability_(self) -> Array:
-        """Probability of each worker to report what they see, ω, (n_workers,)."""
+        """Probability ω of each worker to report their true preference, shape (n_workers,)."""
         return self._odds_of_workers()[:, 0]
 
     def workers_frame(self) -> pa.Table:
-        """Return one row a worker: comparisons and reliability."""
+        """Return one row per worker: number of comparisons and reliability."""
         reliability = self.reliability_
         return arrow.table({"worker": self._workers.arrow(), "n_answers": self._n_labels, "skill": reliability})
 
 
 class SimilarityNetwork(_PairLearner):
-    r"""A network of memberships from answers on sameness: two items are the same with probability :math:`f_i^\top f_j`.
+    r"""Network of cluster memberships, trained on same-or-different answers.
 
-    The network gives each item a distribution f over clusters. A worker says "same" of items that are with probability
-    :math:`a_m`, and of items that are not with probability :math:`1 - b_m`.
+    Use it to cluster new items from their features.
 
     Parameters
     ----------
-    backbone
-        Any ``nn.Module`` that returns a logit for each cluster.
-    shrink
-        How strongly the log-odds of each worker's skills are drawn to those of the crowd: their precision beforehand.
+    backbone : nn.Module
+        Any ``nn.Module`` that returns one logit per cluster.
+    shrink : float, default 1.0
+        Prior precision of the log-odds of each worker's skills around the average.
     **training
-        See :class:`~manyhands.learn.Training`; `reduction` and `start_from` mean nothing here.
+        See :class:`~manyhands.learn.Training`; `reduction` and `start_from` are ignored.
 
     Notes
     -----
-    Which cluster is which is arbitrary. Time per epoch O(answers · clusters) beside two runs of the backbone for each.
+    Time per epoch O(answers · clusters) in addition to two runs of the backbone per answer. The network maps each item
+    to a distribution f over clusters; two items are the same with probability :math:`f_i^\top f_j`. A worker answers
+    "same" with probability :math:`a_m` for equal items and :math:`1 - b_m` for different items. The order
+    of clusters is arbitrary.
 
     Examples
     --------
@@ -280,26 +283,26 @@ class SimilarityNetwork(_PairLearner):
         overwrite: bool = False,
         progress: Progress = False,
     ) -> Self:
-        """Train on features of items and answers on which are the same.
+        """Train on features of items and same-or-different answers.
 
         Parameters
         ----------
-        X
-            A row an item: a NumPy array, a torch tensor, a SciPy sparse matrix or a map-style ``Dataset``.
-        similarities
-            A :class:`~manyhands.Similarities` table, or a frame with well-known column names.
-        items
-            Name of each row of X among the items. None if they are row numbers.
+        X : array, tensor, sparse matrix or Dataset
+            One row per item: a NumPy array, torch tensor, SciPy sparse matrix or map-style ``Dataset``.
+        similarities : Similarities or frame
+            Answers; frames need well-known column names.
+        items : list of ids, optional
+            Item id of each row of X. By default, item ids are row numbers.
         resume, overwrite, progress
-            As of :meth:`Learner.fit`.
+            As in :meth:`Learner.fit`.
         """
 
         def data() -> CrowdData:
             answers = similarities if isinstance(similarities, Similarities) else Similarities.from_frame(similarities)
-            pairs, workers, said = answers.codes()
+            pairs, workers, labels = answers.codes()
             left, right = (np.asarray(end)[pairs] for end in (answers._left, answers._right))
             weights = None if answers.weights is None else np.asarray(answers.weights)
-            return PairData(X, items, answers._items, (left, right), (workers, answers._workers), said, weights)
+            return PairData(X, items, answers._items, (left, right), (workers, answers._workers), labels, weights)
 
         return self._fit(data, resume=resume, overwrite=overwrite, progress=progress)
 
@@ -311,26 +314,30 @@ class SimilarityNetwork(_PairLearner):
         log_other = torch.log(-torch.expm1(log_same))
         logits = self._logits(batch.worker)
         yes = (batch.label == 1)[:, None]
-        # Of the same items, and of others, that this is said.
-        told = F.logsigmoid(torch.where(yes, logits * logits.new_tensor([1, -1]), logits * logits.new_tensor([-1, 1])))
-        return torch.logaddexp(log_same[batch.sample] + told[:, 0], log_other[batch.sample] + told[:, 1])
+        # Log-probability of the answer for equal and for different items.
+        answer_log_probs = F.logsigmoid(
+            torch.where(yes, logits * logits.new_tensor([1, -1]), logits * logits.new_tensor([-1, 1]))
+        )
+        return torch.logaddexp(
+            log_same[batch.sample] + answer_log_probs[:, 0], log_other[batch.sample] + answer_log_probs[:, 1]
+        )
 
     def predict_proba(self, X: Any) -> Array:
-        """Memberships of each row, (n, n_clusters)."""
+        """Return cluster memberships of each row, shape (n, n_clusters)."""
         logits = torch.from_numpy(self._of_network(X))
         return torch.softmax(logits, dim=1).numpy()
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
-        """The most probable cluster of each row, (n,)."""
+        """Return the most probable cluster of each row, shape (n,)."""
         return self.predict_proba(X).argmax(axis=1)
 
     @property
     def skills_(self) -> Array:
-        """How often each worker is right about items that are the same, and about others, (n_workers, 2)."""
+        """Accuracy of each worker for equal and for different items, shape (n_workers, 2)."""
         return self._odds_of_workers()
 
     def workers_frame(self) -> pa.Table:
-        """Return one row a worker: answers, and how often they are right about the same and about others."""
+        """Return one row per worker: number of answers, recall and specificity."""
         recall, specificity = self.skills_.T
         return arrow.table(
             {"worker": self._workers.arrow(), "n_answers": self._n_labels, "recall": recall, "specificity": specificity}

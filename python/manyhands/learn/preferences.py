@@ -1,4 +1,4 @@
-"""How far each preference of a crowd can be believed, for whoever trains on them."""
+"""Weights of preference labels by annotator reliability, for any trainer."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 
 __all__ = ["PreferenceWeights", "preference_weights"]
 
-#: Pairs that were judged more than once, of all, from which on these tell enough of the workers.
+#: Minimum share of pairs with several judges for the method "pairs".
 _ENOUGH_REPEATED = 0.5
-#: Comparisons of a pair that the same worker judged before, of all, up to which a pair is taken for one question.
+#: Maximum share of comparisons that repeat a pair and worker, for the method "pairs".
 _MOST_AGAIN = 0.1
-#: Comparisons an item is in, from which on its score tells something.
+#: Minimum number of comparisons per item for the method "scores".
 _ENOUGH_COMPARED = 3
 
 
 @dataclass(frozen=True)
 class PreferenceWeights:
-    """What the crowd as a whole makes of each comparison; as an array it is ``weights``.
+    """Posterior of each comparison; converts to an array of ``weights``.
 
     Attributes
     ----------
     weights : ndarray of shape (n_comparisons,)
-        Probability that the label is right: that the winner is the better one; 0 for ties, which prefer nobody.
-        In the order of the rows that were given: those of the frame, or of ``comparisons.to_frame()`` if it was a
-        table, which keeps no other order.
+        Probability that the label is right, i.e. that the winner is better; 0 for ties.
+        In the order of the input rows: those of the frame, or of ``comparisons.to_frame()`` for a table, which does not
+        keep the original order.
     soft_labels : ndarray of shape (n_comparisons,)
-        Probability that the left item is the better one.
+        Probability that the left item is better.
     method : str
         ``"pairs"`` or ``"scores"``.
     reliability : ndarray of shape (n_workers,)
@@ -56,7 +56,7 @@ class PreferenceWeights:
     soft_labels: Array
     method: str
     reliability: Array
-    #: The row of the table that each row given became.
+    #: Table row of each input row.
     _places: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -66,17 +66,17 @@ class PreferenceWeights:
         return np.array(self.weights, dtype)
 
     def to_frame(self) -> pa.Table:
-        """Return the comparisons as an Arrow table, in their order, with ``weight`` and ``soft_label`` of each."""
+        """Return the comparisons in input order as an Arrow table, with ``weight`` and ``soft_label``."""
         frame = self.comparisons.to_frame().take(self._places)
         columns = {name: frame[name] for name in frame.column_names if name != "weight"}
         return arrow.table(columns | {"weight": self.weights, "soft_label": self.soft_labels})
 
     def preferences(self) -> pa.Table:
-        """Return what trainers of preferences take, a row a question: ``chosen``, ``rejected``, ``weight``, ….
+        """Return rows for preference trainers, one per question: ``chosen``, ``rejected``, ``weight``, ….
 
-        A question is a pair (in its context) with method ``"pairs"``, and a comparison with ``"scores"``. The item that
-        is more probably the better one is ``chosen``; ``weight`` is that probability, ``flip_rate`` one minus it, as
-        label smoothing takes it, and ``n_answers`` the number of comparisons. Questions that stay level are left out.
+        A question is a pair (in its context) for method ``"pairs"``, and a comparison for ``"scores"``. ``chosen`` is
+        the item that is more likely to be better, ``weight`` that probability, ``flip_rate`` one minus it (for label
+        smoothing), and ``n_answers`` the number of comparisons. Undecided questions are omitted.
         """
         first, second, pair, _ = _pairs_of(self.comparisons)
         left, _, _, _, contexts = self.comparisons.codes()
@@ -105,68 +105,69 @@ def preference_weights(
     aggregator: Aggregator | None = None,
     **columns: str | None,
 ) -> PreferenceWeights:
-    """The crowd's posterior that each preference label is right: weights or soft labels for any trainer.
+    """Return the posterior that each preference label is right: weights or soft labels for any trainer.
 
     Parameters
     ----------
-    comparisons
-        A frame, every row of which has a winner or a tie: weights are those of its rows. Or a
-        :class:`~manyhands.Comparisons` table, which has put its rows into an order of its own: weights are those of
-        ``comparisons.to_frame()``.
-    method
-        ``"pairs"`` takes every pair (in each context) for a task of two classes and learns from pairs that several
-        workers judged who is reliable. ``"scores"`` fits :class:`~manyhands.pairwise.CrowdBT` and takes every
-        comparison for a question of its own: what the scores of the items say of it, and its worker, who is more or
-        less reliable; for items that are compared again and again, as in arenas. ``"auto"`` takes pairs where half of
-        them or more were judged by several workers, and hardly any twice by one; else scores, where items are in three
-        comparisons or more on average.
-    aggregator
-        What judges pairs; ``DawidSkene(model="one-coin")`` if None, since which item is called the first is arbitrary.
-    **columns
-        Names of the frame's columns, as :meth:`Comparisons.from_frame` takes them: left, right, winner, worker,
-        context, weight.
+    comparisons : frame or Comparisons
+        A frame in which each row has a winner or a tie; weights are in row order. Or a table, which has its own order:
+        weights are those of ``comparisons.to_frame()``.
+    method : {"auto", "pairs", "scores"}, default "auto"
+        ``"pairs"`` treats each pair (in each context) as a task with two classes, and estimates reliability from pairs
+        with several judges. ``"scores"`` fits :class:`~manyhands.pairwise.CrowdBT` and combines item scores with the
+        reliability of the worker, for items with many comparisons as in arenas. ``"auto"`` selects ``"pairs"`` if at
+        least half of the pairs have several judges and few comparisons repeat a pair and worker; otherwise
+        ``"scores"`` if items have at least three comparisons on average.
+    aggregator : Aggregator, optional
+        Model of the pairs. By default ``DawidSkene(model="one-coin")``, because the order of items is arbitrary.
+    **columns : str
+        Column names of the frame as in :meth:`Comparisons.from_frame`: left, right, winner, worker, context, weight.
 
     Returns
     -------
     PreferenceWeights
-        An array of weights, with soft labels, a frame, and rows of chosen and rejected for trainers of preferences.
+        An array of weights, with soft labels, a frame, and chosen and rejected items for preference trainers.
 
     Raises
     ------
     ValueError
-        If every pair was judged once and items are compared with hardly any others: nothing tells then who is right.
+        If every pair has a single judge and items have few comparisons, so that reliability is not identified.
 
     Notes
     -----
-    Time and memory O(comparisons) a pass of the fit. With ``"scores"`` a comparison takes part in the scores that it
-    is judged by, which matters where an item is in few. Weights of comparisons count in both fits, ties in neither
-    label.
+    Time and memory O(comparisons) per iteration of the fit. With ``"scores"``, a comparison contributes to the scores
+    that it is evaluated by, which matters for items with few comparisons. Weights count in both fits; ties count in
+    neither label.
 
     Examples
     --------
     >>> import manyhands as mh
     >>> crowd = mh.simulate(6, [2.0, 2.0, 2.0, 2.0, -2.0], 600, seed=0, kind="pairwise")
-    >>> found = mh.learn.preference_weights(crowd.log)
-    >>> len(found), bool(found.reliability[4] < 0.5)
+    >>> result = mh.learn.preference_weights(crowd.log)
+    >>> len(result), bool(result.reliability[4] < 0.5)
     (600, True)
     >>> log = {"left": ["b", "a", "b"], "right": ["a", "b", "a"], "winner": ["a", "a", "b"], "worker": [2, 1, 3]}
     >>> bool(mh.learn.preference_weights(log, method="pairs").weights.argmin() == 2)  # the third row is outvoted
     True
     """
     check_choice("method", method, ("auto", "pairs", "scores"))
-    odd = set(columns) - {*Comparisons.spec.roles}
-    if odd or (columns and isinstance(comparisons, Comparisons)):
-        why = f"no column is called {listed(sorted(odd))} here" if odd else "a table has its columns already"
-        raise TypeError(f"{', '.join(sorted(columns))}= cannot be given: {why}")
+    unknown = set(columns) - {*Comparisons.spec.roles}
+    if unknown or (columns and isinstance(comparisons, Comparisons)):
+        why = (
+            f"unknown column names: {listed(sorted(unknown))}"
+            if unknown
+            else "a Comparisons table needs no column names"
+        )
+        raise TypeError(f"{', '.join(sorted(columns))}= cannot be passed: {why}")
     if isinstance(comparisons, Comparisons):
         games, places = comparisons, np.arange(len(comparisons))
     else:
         games, places = Comparisons._with_places(comparisons, columns)
     if method == "auto":
-        method = _chosen(games) if aggregator is None else "pairs"
+        method = _select_method(games) if aggregator is None else "pairs"
     if method == "scores":
         if aggregator is not None:
-            raise ValueError('method="scores" fits CrowdBT and takes no aggregator; leave it out, or method="pairs"')
+            raise ValueError('method="scores" uses CrowdBT; omit aggregator, or pass method="pairs"')
         soft_labels, reliability = _by_scores(games)
     else:
         soft_labels, reliability = _by_pairs(games, aggregator)
@@ -176,24 +177,24 @@ def preference_weights(
     return PreferenceWeights(games, weights[places], soft_labels[places], method, reliability, places)
 
 
-def _chosen(games: Comparisons) -> Literal["pairs", "scores"]:
+def _select_method(games: Comparisons) -> Literal["pairs", "scores"]:
     pair, n_pairs = _pairs_of(games)[2:]
     judged = np.unique(pair * games.n_workers + games.codes()[3]) // games.n_workers
-    # A pair that workers judge again and again is no single question: items meet in many, as in arenas.
+    # Repeated judgments of a pair by one worker indicate an arena, where pairs are not single questions.
     once = len(judged) >= (1 - _MOST_AGAIN) * len(pair)
     if once and np.mean(np.bincount(judged, minlength=n_pairs) > 1) >= _ENOUGH_REPEATED:
         return "pairs"
     if 2 * games.n_annotations >= _ENOUGH_COMPARED * games.n_items:
         return "scores"
     raise ValueError(
-        f"of {counted(n_pairs, 'pair')} few were judged more than once, and {counted(games.n_items, 'item')} are in "
-        "hardly any others: nothing tells which labels are right. Have some pairs judged by several workers; "
-        'method="pairs" or method="scores" goes on regardless'
+        f"of {counted(n_pairs, 'pair')} few have several judges, and {counted(games.n_items, 'item')} have few "
+        "comparisons, so reliability is not identified. Collect several judgments for some pairs, or pass "
+        'method="pairs" or method="scores" to continue anyway'
     )
 
 
 def _pairs_of(games: Comparisons) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[np.int64], int]:
-    """Of each comparison the item with the lower code, the other, and the number of the pair; how many pairs."""
+    """Return the item with the lower code, the other item, and the pair number of each comparison; number of pairs."""
     left, right, _, _, contexts = games.codes()
     first, second = np.minimum(left, right).astype(np.int64), np.maximum(left, right).astype(np.int64)
     key = first * games.n_items + second
@@ -204,25 +205,25 @@ def _pairs_of(games: Comparisons) -> tuple[npt.NDArray[Any], npt.NDArray[Any], n
 
 
 def _by_pairs(games: Comparisons, aggregator: Aggregator | None) -> tuple[Array, Array]:
-    """Probability that the left item is better, by a model of workers who judge pairs; reliability of workers."""
+    """Return the probability that the left item is better, from a model of pairs, and worker reliability."""
     left, _, outcomes, workers, _ = games.codes()
     first, _, pair, n_pairs = _pairs_of(games)
     decided = outcomes != TIE
     if not decided.any():
-        raise ValueError("all comparisons are ties: there is no preference to believe in")
-    said = ((left == first) != (outcomes == LEFT)).astype(np.uint16)
+        raise ValueError("all comparisons are ties: there is no preference to weight")
+    answers = ((left == first) != (outcomes == LEFT)).astype(np.uint16)
     weights = None if games.weights is None else games.weights[decided]
     table = made_table(
-        pair[decided].astype(np.uint32), workers[decided], said[decided], weights, n_pairs, games.n_workers, 2
+        pair[decided].astype(np.uint32), workers[decided], answers[decided], weights, n_pairs, games.n_workers, 2
     )
     votes = Annotations(table, Names(np.arange(n_pairs)), games._workers, Names(np.arange(2)))
     model = (DawidSkene(model="one-coin") if aggregator is None else aggregator).fit(votes)
-    ahead = model.posterior_[pair, 0]
-    return np.where(left == first, ahead, 1 - ahead), metrics.skill(model.confusion_, model.prior_)
+    p_first = model.posterior_[pair, 0]
+    return np.where(left == first, p_first, 1 - p_first), metrics.skill(model.confusion_, model.prior_)
 
 
 def _by_scores(games: Comparisons) -> tuple[Array, Array]:
-    """The same by scores of items, each comparison a question of its own, and by how reliable its worker is."""
+    """Return the same from item scores and worker reliability, with each comparison as a separate question."""
     left, right, outcomes, workers, _ = games.codes()
     model = CrowdBT().fit(games)
     reliability = np.clip(model.reliability_, 1e-9, 1 - 1e-9)

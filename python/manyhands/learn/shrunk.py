@@ -1,4 +1,4 @@
-"""What networks for answers other than classes share: a row of numbers for each worker, shrunk to the crowd."""
+"""Base class of networks for non-categorical answers, with worker parameters shrunk to the average."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from manyhands._train.settings import TrainingOptions
 
 
 class ShrunkLearner(NetworkEstimator, KnowsWorkers):
-    """A network, the workers' numbers and those of the crowd, learnt from the likelihood of the answers.
+    """A network, worker parameters and crowd parameters, trained by maximum likelihood.
 
-    What is known of a worker beforehand, `shrink` times how far their numbers are from an average worker's, is divided
-    among the worker's answers, so that a batch costs no more than the workers in it.
+    The prior of a worker (`shrink` times the distance to an average worker) is divided among the worker's answers, so
+    that a batch only involves its own workers.
     """
 
     def __init__(self, backbone: nn.Module, *, shrink: float, **training: Unpack[TrainingOptions]) -> None:
@@ -35,22 +35,22 @@ class ShrunkLearner(NetworkEstimator, KnowsWorkers):
             raise TypeError(f"backbone must be a torch nn.Module, not {type(self.backbone).__name__}")
         check_number("shrink", self.shrink, least=0)
         if self.start_from is not None:
-            raise ValueError(f"a {type(self).__name__} has no aggregator to start from; leave start_from out")
+            raise ValueError(f"{type(self).__name__} does not support start_from; omit it")
         super()._check()
 
-    # ---------------------------------------------------------------------------- what a subclass is made of
+    # ---------------------------------------------------------------------------------- hooks of subclasses
 
     @abstractmethod
     def _average(self) -> tuple[Tensor, Tensor]:
-        """The row of an average worker, which all start with, and the first numbers of the crowd."""
+        """Return the initial worker row (that of an average worker), and the initial crowd parameters."""
 
     @abstractmethod
     def _distance(self, rows: Tensor) -> Tensor:
-        """How far workers are from an average one, beforehand, (n,)."""
+        """Prior distance of workers to an average worker, (n,)."""
 
     @abstractmethod
     def _log_likelihood(self, batch: Batch, output: Tensor) -> Tensor:
-        """Log-probability, or density, of each answer, (n_annotations,)."""
+        """Log-probability or log-density of each answer, (n_annotations,)."""
 
     # -------------------------------------------------------------------------------------------- training
 
@@ -65,26 +65,26 @@ class ShrunkLearner(NetworkEstimator, KnowsWorkers):
         }
 
     def _rows(self, worker: Tensor) -> Tensor:
-        """Numbers of some workers."""
+        """Parameters of some workers."""
         rows: Tensor = self._parts_or_fail()["workers"](worker)
         return rows
 
     def _of_crowd(self) -> Tensor:
-        """Numbers of the crowd."""
+        """Crowd parameters."""
         crowd: Any = self._parts_or_fail()["crowd"]
         numbers: Tensor = crowd["numbers"]
         return numbers
 
     def _loss(self, batch: Batch, output: Tensor) -> Tensor:
-        beforehand = 0.5 * self.shrink * self._distance(self._rows(batch.worker)) * self._share[batch.worker]
+        prior_terms = 0.5 * self.shrink * self._distance(self._rows(batch.worker)) * self._share[batch.worker]
         weight = batch.weight / batch.weight.sum().clamp_min(torch.finfo(batch.weight.dtype).tiny)
-        return -(self._log_likelihood(batch, output) * weight).sum() + beforehand.mean()
+        return -(self._log_likelihood(batch, output) * weight).sum() + prior_terms.mean()
 
     def _judged(self, batch: Batch, output: Tensor) -> tuple[Tensor, Tensor]:
         return (self._log_likelihood(batch, output) * batch.weight).sum(), batch.weight.sum()
 
     def _of_network(self, X: Any) -> Array:
-        """What the trained network makes of all rows."""
+        """Outputs of the trained network for all rows."""
         self._fitted()
         features = as_features(X)
         return self._mapped(features, torch.arange(len(features)), lambda x: run(self._network, x).float())

@@ -1,4 +1,4 @@
-"""One confusion matrix for the whole crowd."""
+"""One confusion matrix for all workers."""
 
 from __future__ import annotations
 
@@ -22,24 +22,23 @@ __all__ = ["SingleConfusion"]
 
 
 class SingleConfusion(TraceRegularized):
-    """One confusion matrix for the whole crowd, with the trace term: a baseline that does not tell workers apart.
+    """One confusion matrix for all workers, with a trace penalty: a baseline that ignores worker differences.
 
     Parameters
     ----------
-    backbone
+    backbone : nn.Module
         Any ``nn.Module`` that returns logits.
-    labels
-        What is learnt from, through the matrix: ``"all"`` labels, each as if it were anybody's, or the ``"majority"``
-        vote of a sample, divided among classes that tie, as in the paper.
-    trace
-        Weight of the matrix's trace.
+    labels : {"all", "majority"}, default "all"
+        Training labels: all labels, or the majority vote of each sample (ties split evenly), as in the paper.
+    trace : float, default 0.01
+        Weight of the trace.
     **training
         See :class:`~manyhands.learn.Training`.
 
     Notes
     -----
-    ``matrix_`` is the one matrix. Learnt from all labels, ``confusion_`` repeats it; learnt from the majority it is
-    that of the vote, and workers are judged by the network's predictions.
+    ``matrix_`` is the shared matrix. For ``"all"``, ``confusion_`` repeats it; for ``"majority"`` it describes the
+    vote, and worker matrices are estimated from the network's predictions.
 
     References
     ----------
@@ -65,7 +64,7 @@ class SingleConfusion(TraceRegularized):
         return _OneForAll(n_workers, n_classes)
 
     def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
-        self._aims = torch.from_numpy(majority(data.votes)).float().to(self._on)
+        self._sample_targets = torch.from_numpy(majority(data.votes)).float().to(self._on)
         return super()._extra_parts(data)
 
     def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
@@ -73,25 +72,26 @@ class SingleConfusion(TraceRegularized):
             return super()._loss(batch, log_probs)
         log_matrix = self._crowd.log_confusion(batch.worker.new_zeros(1))[0]
         votes = torch.logsumexp(log_probs[:, :, None] + log_matrix, dim=1)
-        # A sample has one vote, so that the weight of the trace is as given.
+        # One vote per sample, so the trace weight needs no rescaling.
         return (
-            soft_cross_entropy(votes, self._aims[batch.tasks]).mean() + self.trace * log_matrix.diagonal().exp().sum()
+            soft_cross_entropy(votes, self._sample_targets[batch.tasks]).mean()
+            + self.trace * log_matrix.diagonal().exp().sum()
         )
 
-    def _learnt_confusion(self, data: CrowdData, predicted: Array) -> Array:
+    def _learned_confusion(self, data: CrowdData, predicted: Array) -> Array:
         if self.labels == "all":
-            return super()._learnt_confusion(data, predicted)
-        return Learner._learnt_confusion(self, data, predicted)
+            return super()._learned_confusion(data, predicted)
+        return Learner._learned_confusion(self, data, predicted)
 
     @property
     def matrix_(self) -> Array:
-        """The one confusion matrix, (n_classes true, n_classes observed)."""
+        """Shared confusion matrix, shape (n_classes true, n_classes observed)."""
         self._fitted()
         return np.array(self._matrices()[0])
 
 
 class _OneForAll(FreeConfusion):
-    """Free confusion matrices of which all workers have the first."""
+    """Free confusion with a single matrix for all workers."""
 
     def __init__(self, n_workers: int, n_classes: int) -> None:
         super().__init__(1, n_classes)
@@ -100,7 +100,7 @@ class _OneForAll(FreeConfusion):
     def log_confusion(self, worker: Tensor) -> Tensor:
         return super().log_confusion(torch.zeros_like(worker))
 
-    def _once(self, worker: Tensor, label: Tensor) -> tuple[Tensor, Change, Change]:
+    def _unique_workers(self, worker: Tensor, label: Tensor) -> tuple[Tensor, Change, Change]:
         first = torch.zeros_like(worker)
         return first[:1], lambda matrices: matrices[first, :, label], lambda rows: rows[first]
 

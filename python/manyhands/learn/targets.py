@@ -1,4 +1,4 @@
-"""A network trained on targets that are made of the votes before training starts, or on the votes as they are."""
+"""Networks trained on fixed targets: votes, aggregated labels, or all labels."""
 
 from __future__ import annotations
 
@@ -26,54 +26,53 @@ __all__ = ["AggregatedTarget", "LearnFromAll", "MajorityTarget", "SoftBootstrap"
 
 
 class _TargetLearner(Learner):
-    """Cross-entropy with a distribution over classes for each sample."""
+    """Base class: cross-entropy with a target distribution per sample."""
 
     @abstractmethod
     def _targets(self, votes: Annotations) -> Array:
-        """A distribution for each task, (n_tasks, n_classes)."""
+        """Return the target distribution of each task, (n_tasks, n_classes)."""
 
     def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         start = self._start(data.votes)
         targets = self._targets(data.votes) if start is None else start[0]
-        self._aims = torch.from_numpy(targets).float().to(self._on)
+        self._sample_targets = torch.from_numpy(targets).float().to(self._on)
         return {}
 
     def _sample_losses(self, log_probs: Tensor, targets: Tensor) -> Tensor:
         return soft_cross_entropy(log_probs, targets)
 
     def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
-        return self._sample_losses(log_probs, self._aims[batch.tasks]).mean()
+        return self._sample_losses(log_probs, self._sample_targets[batch.tasks]).mean()
 
 
 def vote_shares(votes: Annotations) -> Array:
-    """Share of each class among a task's votes, (n_tasks, n_classes)."""
+    """Vote share of each class, by task, (n_tasks, n_classes)."""
     return votes.table.vote_shares()[0]
 
 
 def majority(votes: Annotations) -> Array:
-    """The class with most votes, divided among classes that tie, (n_tasks, n_classes)."""
+    """Majority class as a distribution, with ties split evenly, (n_tasks, n_classes)."""
     shares = vote_shares(votes)
     best = (shares == shares.max(axis=1, keepdims=True)).astype(np.float64)
     return best / best.sum(axis=1, keepdims=True)
 
 
 class MajorityTarget(_TargetLearner, BinaryQuestions):
-    """The plain baseline: a network trained on the majority vote, which is divided among classes that tie.
+    """Train on the majority vote, with ties split evenly. A baseline.
 
     Parameters
     ----------
-    backbone
+    backbone : nn.Module
         Any ``nn.Module`` that returns logits.
-    loss
-        ``"ce"``, cross-entropy; ``"focal"``, binary questions, one a class, with a power that follows from the class
-        balance of the vote; ``"kappa"``, the weighted-kappa loss of the vote. The latter two are those of
-        `Learn2Agree`, of an annotator who always says what the majority does.
+    loss : {"ce", "focal", "kappa"}, default "ce"
+        Cross-entropy; focal loss of one binary question per class, with a power from the class balance; or weighted
+        kappa. The last two are those of `Learn2Agree` for a single annotator with the majority labels.
     **training
         See :class:`~manyhands.learn.Training`.
 
     Notes
     -----
-    Time per epoch: the backbone's. For the kappa, samples · classes numbers are kept.
+    Time per epoch: that of the backbone. Kappa stores samples · classes numbers.
 
     Examples
     --------
@@ -96,22 +95,23 @@ class MajorityTarget(_TargetLearner, BinaryQuestions):
         parts = super()._extra_parts(data)
         if self.loss == "ce":
             return parts
-        known = self._aims[data.samples.to(self._on)].double().cpu().numpy()
-        return parts | self._question_parts(len(data), Said.of_one(known))
+        training_targets = self._sample_targets[data.samples.to(self._on)].double().cpu().numpy()
+        return parts | self._question_parts(len(data), Said.of_one(training_targets))
 
     def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
         if self.loss == "ce":
             return super()._loss(batch, log_probs)
         n = len(batch)
         vote = replace(batch, sample=torch.arange(n, device=self._on), worker=batch.tasks.new_zeros(n))
-        said, weight = self._aims[batch.tasks][:, self._positive], log_probs.new_ones(n)
-        return self._answer_losses(vote, self._log_odds(log_probs), said, weight).mean()
+        positive_shares, weight = self._sample_targets[batch.tasks][:, self._positive], log_probs.new_ones(n)
+        return self._answer_losses(vote, self._log_odds(log_probs), positive_shares, weight).mean()
 
 
 class SoftTarget(_TargetLearner):
-    """A network trained on the shares of the votes: a sample the crowd disagrees on is an uncertain one.
+    """Train on vote shares, so that disagreement becomes uncertainty.
 
-    Time per epoch: the backbone's. Takes a backbone and what :class:`~manyhands.learn.Training` lists.
+    Use it if disagreement reflects ambiguous samples. Time per epoch: that of the backbone. Takes a backbone and the
+    settings of :class:`~manyhands.learn.Training`.
     """
 
     def _targets(self, votes: Annotations) -> Array:
@@ -119,20 +119,22 @@ class SoftTarget(_TargetLearner):
 
 
 class AggregatedTarget(_TargetLearner):
-    """A network trained on the posteriors of an aggregator: labels first, network second.
+    """Train on the posteriors of an aggregator: labels first, network second.
+
+    A strong and simple baseline.
 
     Parameters
     ----------
-    backbone
+    backbone : nn.Module
         Any ``nn.Module`` that returns logits.
-    aggregator
-        Fitted to these votes before training (the one given stays as it is); `DawidSkene()` if None.
+    aggregator : Aggregator, optional
+        Fitted to the votes before training (a copy; the one passed is unchanged). By default `DawidSkene()`.
     **training
         See :class:`~manyhands.learn.Training`.
 
     Notes
     -----
-    Time per epoch: the backbone's. Confusion matrices are the aggregator's.
+    Time per epoch: that of the backbone. ``confusion_`` is that of the aggregator.
     """
 
     def __init__(
@@ -144,27 +146,29 @@ class AggregatedTarget(_TargetLearner):
     def _check(self) -> None:
         super()._check()
         if self.aggregator is not None and not isinstance(self.aggregator, Aggregator):
-            raise TypeError(f"aggregator must be an aggregator, not {type(self.aggregator).__name__}")
+            raise TypeError(
+                f"aggregator must be an aggregator such as DawidSkene(), not {type(self.aggregator).__name__}"
+            )
 
     def _targets(self, votes: Annotations) -> Array:
         model = DawidSkene() if self.aggregator is None else copy.copy(self.aggregator)
         self._fit_of_votes = model.fit(votes)
         return self._fit_of_votes.posterior_
 
-    def _learnt_confusion(self, data: CrowdData, predicted: Array) -> Array:
+    def _learned_confusion(self, data: CrowdData, predicted: Array) -> Array:
         if self.start_from is not None:
-            return super()._learnt_confusion(data, predicted)
+            return super()._learned_confusion(data, predicted)
         return self._fit_of_votes.confusion_
 
 
 class SoftBootstrap(_TargetLearner):
-    """Soft bootstrapping: the target is `beta` of the majority vote and the rest of the network's own prediction.
+    """Soft bootstrapping: targets are `beta` of the majority vote plus the rest of the network's own prediction.
 
     Parameters
     ----------
-    backbone
+    backbone : nn.Module
         Any ``nn.Module`` that returns logits.
-    beta
+    beta : float, default 0.95
         Weight of the majority vote; 1 is `MajorityTarget`.
     **training
         See :class:`~manyhands.learn.Training`.
@@ -182,7 +186,7 @@ class SoftBootstrap(_TargetLearner):
         super()._check()
         check_number("beta", self.beta, least=0)
         if self.beta > 1:
-            raise ValueError(f"beta is a share, between 0 and 1, not {self.beta}")
+            raise ValueError(f"beta must be between 0 and 1, not {self.beta}")
 
     def _targets(self, votes: Annotations) -> Array:
         return majority(votes)
@@ -192,22 +196,21 @@ class SoftBootstrap(_TargetLearner):
 
 
 class LearnFromAll(BinaryQuestions):
-    """A network trained on every label as it is, as if no worker ever erred.
+    """Train on all labels, as if workers made no errors. A baseline.
 
     Parameters
     ----------
-    backbone
+    backbone : nn.Module
         Any ``nn.Module`` that returns logits.
-    loss
-        ``"ce"``, cross-entropy; ``"focal"``, binary questions, one a class, with a power for each worker that follows
-        from the worker's class balance; ``"kappa"``, the weighted-kappa loss of each worker. The latter two are those
-        of `Learn2Agree`, whose notes hold here.
+    loss : {"ce", "focal", "kappa"}, default "ce"
+        Cross-entropy; focal loss of one binary question per class, with a power per worker; or weighted kappa per
+        worker. The last two are those of `Learn2Agree`.
     **training
-        See :class:`~manyhands.learn.Training`, but for `start_from`: it learns from the labels, not from posteriors.
+        See :class:`~manyhands.learn.Training`, except `start_from`.
 
     Notes
     -----
-    With cross-entropy and ``reduction="sample"`` it is the same as `SoftTarget`. Time per epoch: the backbone's, and
+    With cross-entropy and ``reduction="sample"`` it equals `SoftTarget`. Time per epoch: that of the backbone, plus
     O(annotations · classes) for binary questions.
     """
 
@@ -218,7 +221,7 @@ class LearnFromAll(BinaryQuestions):
     def _check(self) -> None:
         super()._check()
         if self.start_from is not None:
-            raise ValueError("a LearnFromAll has neither posteriors nor confusion matrices; leave start_from out")
+            raise ValueError("LearnFromAll has neither posteriors nor confusion matrices; omit start_from")
 
     def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         if self.loss == "ce":

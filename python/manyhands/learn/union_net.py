@@ -1,4 +1,4 @@
-"""All labels of a sample as one observation: who answered, and what."""
+"""UnionNet: all labels of a sample as one observation."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["UnionNet"]
 
 
 class WhoAnswers(nn.Module):
-    """The share of each worker in the labels of a class, which batches are counted for and epochs made of.
+    """Share of each worker in the labels of a class, counted in one epoch and used in the next.
 
-    Every worker has `shrink` labels beforehand, of all classes as often as all labels have them. Numbers kept: 2 ·
-    workers · classes.
+    Each worker has a pseudo-count of `shrink` labels, distributed over classes like all labels. Stores
+    2 · workers · classes numbers.
     """
 
     log_shares: Tensor
@@ -36,15 +36,15 @@ class WhoAnswers(nn.Module):
         self.count()
 
     def forward(self, worker: Tensor) -> Tensor:
-        """Log-share of some workers in each class, (n, n_classes)."""
+        """Log-shares of some workers in each class, (n, n_classes)."""
         return self.log_shares[worker]
 
     def add(self, worker: Tensor, classes: Tensor) -> None:
-        """Count labels of some workers, of classes known by their probabilities, (n, n_classes)."""
+        """Count labels of some workers, with class probabilities, (n, n_classes)."""
         self.counts.index_add_(0, worker, classes.to(self.counts.dtype))
 
     def count(self) -> None:
-        """Take the shares from what was counted, and begin to count anew."""
+        """Update the shares from the counts, and reset the counts."""
         totals = self.counts.sum(dim=0)
         prior = (totals + 1) / (totals + 1).sum()
         shares = self.counts + self.shrink * prior
@@ -53,34 +53,33 @@ class WhoAnswers(nn.Module):
 
 
 class UnionNet(WorkerLearner):
-    """UnionNet: the labels of all workers are one observation, so that also who answered tells of the class.
+    """UnionNet: the labels of all workers are one observation, so that the identity of annotators is informative.
 
-    A sample's observation is a set of pairs (worker, label), and one transition matrix leads from the classes to all
-    pairs. Here the matrix is kept as a product: the share of each worker in the labels of a class, and what the worker
-    answers to it.
+    Use it if workers choose samples by class, such as experts who answer what they know. With random assignment, the
+    identity of annotators carries no information.
 
     Parameters
     ----------
-    backbone
+    backbone : nn.Module
         Any ``nn.Module`` that returns logits.
-    variant
-        What a worker answers: ``"B"``, the network's probabilities through a confusion matrix, as `CCEM`; ``"A"``, a
-        softmax of what a matrix makes of them, as `CrowdLayer`.
-    shrink
-        Labels that each worker is given beforehand, of classes as all labels have them: the more, the less it matters
-        who answered. In the end variant B is `CCEM` with ``workers="softmax"``.
+    variant : {"A", "B"}, default "B"
+        Worker model: ``"B"``, a confusion matrix, as in `CCEM`; ``"A"``, a softmax of transformed probabilities, as in
+        `CrowdLayer`.
+    shrink : float, default 10.0
+        Pseudo-count of labels per worker, distributed over classes like all labels. In the limit of large values,
+        variant B is `CCEM` with ``workers="softmax"``.
     **training
-        See :class:`~manyhands.learn.Training`; by default every sample counts alike (``reduction="sample"``).
+        See :class:`~manyhands.learn.Training`; by default every sample has equal weight (``reduction="sample"``).
 
     Notes
     -----
-    The paper normalises the matrix over all pairs of worker and label at every step, which costs O(workers · classes²)
-    a step. A product says the same, and its parts cost no more than the labels: answers are learnt by gradients, and
-    the shares, for which EM has a closed form, are counted in one epoch and used in the next. In variant A the paper
-    ties who answers to what is answered; here the two are apart. Where workers are sent to samples at random, who
-    answers tells nothing.
+    Time per epoch O(annotations · classes² + workers · classes) in addition to the backbone.
 
-    Time per epoch O(annotations · classes² + workers · classes) beside the backbone.
+    An observation is a set of (worker, label) pairs, with one transition matrix from classes to all pairs. The paper
+    normalizes this matrix at every step, which costs O(workers · classes²). Here it is a product of the share of each
+    worker in the labels of a class, which has a closed-form EM update and is counted per epoch, and the answer
+    distribution of the worker, which is trained by gradients. In variant A the paper couples both; here they are
+    separate.
 
     References
     ----------
@@ -130,11 +129,11 @@ class UnionNet(WorkerLearner):
         return self._parts_or_fail()["who"]
 
     def _union(self, batch: Batch, log_probs: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-probability of each pair of worker and label, (n,), and what it tells of the class, (n, n_classes)."""
-        given = log_probs[batch.sample]
-        evidence = given + self._who(batch.worker)
+        """Log-probability of each (worker, label) pair, (n,), and its evidence for the classes, (n, n_classes)."""
+        class_log_probs = log_probs[batch.sample]
+        evidence = class_log_probs + self._who(batch.worker)
         if self.variant == "A":
-            answers = self._crowd.log_likelihood(given, batch.worker, batch.label)
+            answers = self._crowd.log_likelihood(class_log_probs, batch.worker, batch.label)
             return torch.logsumexp(evidence, dim=1) + answers, evidence
         columns = self._crowd.log_parts(batch.worker, batch.label)[0]
         return log_mixture(evidence, columns), evidence + columns
@@ -158,7 +157,7 @@ class UnionNet(WorkerLearner):
 
     @property
     def shares_(self) -> Array:
-        """Of the labels of each class, the share that each worker gave, (n_workers, n_classes); columns sum to one."""
+        """Share of each worker in the labels of each class, shape (n_workers, n_classes); columns sum to one."""
         shares: Tensor = self._fitted()["who"].log_shares.detach().double().exp()  # type: ignore[operator]
-        found: Array = (shares / shares.sum(dim=0)).cpu().numpy()
-        return found
+        normalized: Array = (shares / shares.sum(dim=0)).cpu().numpy()
+        return normalized
