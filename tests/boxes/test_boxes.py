@@ -127,7 +127,7 @@ def test_contradictions_are_named() -> None:
         mh.Boxes.from_arrays(["a", "a"], ["u", "u"], [[0, 0, 1, 1], NOTHING])
     with pytest.raises(ValueError, match=r"labels.*row 1"):
         mh.Boxes.from_arrays(["a", "a"], ["u", "v"], [[0, 0, 1, 1]] * 2, ["x", None])
-    with pytest.raises(ValueError, match="columns"):
+    with pytest.raises(ValueError, match="box="):
         mh.Boxes.from_frame({"task": [1], "worker": [1], "x": [1]}, box=("x",))
     with pytest.raises(TypeError, match="must hold numbers"):
         mh.Boxes.from_arrays(["a"], ["u"], [["0", "0", "1", "1"]])

@@ -130,7 +130,7 @@ def test_files_and_pickles(tmp_path):
 def test_a_file_with_odd_pairs_is_refused(tmp_path):
     table = mh.Similarities.from_frame(LOG)
     table._left = table._right
-    with pytest.raises(ValueError, match="pairs"):
+    with pytest.raises(ValueError, match="pair"):
         table.save(tmp_path / "pairs.mh")
 
 
