@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import manyhands as mh
 from manyhands.numeric.blend import MEMBERS, least_squares_on_simplex
-from manyhands.numeric.checks import drawn
+from manyhands.numeric.checks import simulated
 from manyhands.testing import aggregator_checks
 
 VARIANTS = {

@@ -8,7 +8,7 @@ import pytest
 
 import manyhands as mh
 from manyhands.pairwise import BradleyTerry, CrowdBT, PlackettLuce, RankCentrality, WorkerBradleyTerry
-from manyhands.pairwise._intervals import of_scores
+from manyhands.pairwise._intervals import score_intervals
 from manyhands.testing import aggregator_checks
 from oracles import pairwise as twins
 

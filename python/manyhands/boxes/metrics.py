@@ -137,21 +137,21 @@ def _match_overlaps(predicted: Floats, true: Floats, mine: Any, theirs: Any, ove
 
 
 def as_boxes(boxes: npt.ArrayLike, what: str) -> Floats:
-    """Return boxes as an array (n, 4) of finite numbers with an area each."""
+    """Return boxes as an array (n, 4) of finite numbers with positive area."""
     found = np.asarray(boxes, np.float64)
     found = found.reshape(0, 4) if not found.size else found
     if found.ndim != 2 or found.shape[1] != 4:
-        raise ValueError(f"{what} must be arrays (n, 4) of left, top, right and bottom, not {found.shape}")
+        raise ValueError(f"{what} must have shape (n, 4) (left, top, right, bottom), not {found.shape}")
     flat = ~(np.isfinite(found).all(axis=1) & (found[:, 2:] > found[:, :2]).all(axis=1))
     if flat.any():
-        raise ValueError(f"{what} holds {found[np.argmax(flat)].tolist()}, a box of no area or not finite")
+        raise ValueError(f"{what} contains {found[np.argmax(flat)].tolist()}, which has no area or is not finite")
     return found
 
 
 def measures(known: Known, model: Any) -> dict[str, Any]:
-    """Precision, recall and overlap of boxes against known ones."""
+    """Return precision, recall and overlap of boxes against known ones."""
     if known.votes.n_dims != 4:
-        raise ValueError("points have no overlap to measure them by; --evaluate takes logs of boxes")
+        raise ValueError("points have no overlap: --evaluate requires boxes")
     wanted = known.columns("task", *_CORNERS)
     corners = np.stack([known.numbers(wanted[name], "true corners") for name in _CORNERS], axis=1)
     called = known.columns("label")["label"] if known.has("label") else None

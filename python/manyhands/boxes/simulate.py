@@ -146,7 +146,7 @@ def _draw_boxes(
         rng.random(int(is_drawn.sum())) < right, true_codes[is_drawn], rng.integers(n_classes, size=int(is_drawn.sum()))
     )
     more = _objects(rng, int(rng.poisson(invented)))
-    return np.concatenate([drawn, more]), np.concatenate([named, rng.integers(n_classes, size=len(more))])
+    return np.concatenate([worker_boxes, more]), np.concatenate([label_codes, rng.integers(n_classes, size=len(more))])
 
 
 def _absent(column: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Measures of clusters against known ones."""
+"""Adjusted Rand index of clusterings."""
 
 from __future__ import annotations
 
@@ -11,14 +11,19 @@ from manyhands._base.known import Known
 
 
 def adjusted_rand(clusters: npt.ArrayLike, truth: npt.ArrayLike) -> float:
-    """How far two divisions of items into clusters agree, by pairs: 1 if they are the same, about 0 by chance.
+    """Return the adjusted Rand index of two clusterings: 1 if they are equal, about 0 by chance.
 
     Cost: O(n log n) time, O(n) memory.
 
     Parameters
     ----------
     clusters, truth : array-like of shape (n,)
-        The cluster of each item; names do not matter.
+        Cluster of each item; the names of clusters do not matter.
+
+    Returns
+    -------
+    float
+        At most 1; negative if the agreement is below chance.
 
     Examples
     --------
@@ -28,7 +33,7 @@ def adjusted_rand(clusters: npt.ArrayLike, truth: npt.ArrayLike) -> float:
     """
     one, other = (np.unique(np.asarray(part), return_inverse=True)[1].ravel() for part in (clusters, truth))
     if len(one) != len(other) or not len(one):
-        raise ValueError(f"there are {len(one)} items with a cluster, and {len(other)} with a true one")
+        raise ValueError(f"clusters has {len(one)} items and truth {len(other)}: pass arrays of equal length")
     both = np.unique(np.stack([one, other]), axis=1, return_counts=True)[1]
     pairs, a, b = (float((n * (n - 1) / 2).sum()) for n in (both, np.bincount(one), np.bincount(other)))
     chance = a * b / max(len(one) * (len(one) - 1) / 2, 1)
@@ -37,7 +42,7 @@ def adjusted_rand(clusters: npt.ArrayLike, truth: npt.ArrayLike) -> float:
 
 
 def measures(known: Known, model: Any) -> dict[str, Any]:
-    """Adjusted Rand index of clusters and known ones."""
+    """Return the adjusted Rand index against known clusters."""
     frame, wanted = model.to_frame().to_pydict(), known.columns("item", "cluster")
     ours, rows = known.matched(frame["item"], wanted["item"])
     clusters = [frame["cluster"][at] for at in ours]

@@ -30,7 +30,7 @@ DIFFERENT = ("different", "no", "n", "false", "f", "mismatch", "unequal", "0")
 
 
 class Similarities(ItemRecords):
-    """An immutable, sparse table of (left, right, worker, same) rows: a worker on whether two items are the same.
+    """Immutable, sparse table of (left, right, worker, same) rows: whether two items are the same, by worker.
 
     Build it with :meth:`from_frame` or :meth:`from_arrays`, or read a file with :func:`manyhands.read` and
     ``kind="clustering"``. Pairs are unordered: ``(a, b)`` and ``(b, a)`` are the same pair. Pairs of an item with
@@ -130,7 +130,7 @@ class Similarities(ItemRecords):
         pairs, ends_low, ends_high = _pairs_of(np.minimum(one, other), np.maximum(one, other), len(items))
         policy = "keep" if repeats == "error" else repeats
         table = checks.made_table(pairs, worker_codes, answers, weights, len(ends_low), len(worker_names), 2, policy)
-        made = cls(table, items, worker_names, ends_low, ends_high)
+        similarities = cls(table, items, worker_names, ends_low, ends_high)
         if repeats == "error":
             similarities._check_repeats()
         return similarities
@@ -268,7 +268,7 @@ class Similarities(ItemRecords):
         worker_codes = content.array("worker_codes", np.uint32, shape=pairs.shape)
         said = content.array("same", np.uint16, shape=pairs.shape)
         if not (left < right).all() or (right >= len(items)).any():
-            raise content.damaged("its pairs are not of two items each")
+            raise content.damaged("a pair does not consist of two different items")
         table = checks.made_table(pairs, worker_codes, said, content.weights(len(pairs)), len(left), len(workers), 2)
         return cls(table, items, workers, left, right)
 

@@ -72,19 +72,19 @@ def _mean_overlap(masks: Iterable[Any], truth: Iterable[Any], measure: Callable[
         classes = np.setdiff1d(np.union1d(one, other), [0])
         parts = [(one == c, other == c) for c in classes]
         each = [float(measure((a & b).sum(), a.sum(), b.sum())) for a, b in parts]
-        found.append(float(np.mean(each)) if each else 1.0)
-    return float(np.mean(found))
+        overlaps.append(float(np.mean(each)) if each else 1.0)
+    return float(np.mean(overlaps))
 
 
 def measures(known: Known, model: Any) -> dict[str, Any]:
-    """Overlap of masks with known ones."""
+    """Return the overlap of masks with known ones."""
     wanted = known.columns("task", "mask")
     truth = Masks.from_frame(
         {"task": wanted["task"], "mask": wanted["mask"], "worker": ["truth"] * len(wanted["task"])}
     )
     ours, theirs = known.matched(model.tasks_, truth.tasks.tolist())
     if truth.n_annotations != truth.n_tasks:
-        raise ValueError(f"{known.source} knows several masks of one task; keep one")
+        raise ValueError(f"{known.source} contains several masks of one task; keep one")
     masks = model.masks_
     found, true = [masks[at] for at in ours], [truth.mask(at) for at in theirs]
     return {

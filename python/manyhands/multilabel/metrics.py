@@ -60,7 +60,7 @@ def set_scores(sets: Iterable[Iterable[Any]], truth: Iterable[Iterable[Any]]) ->
 
 
 def measures(known: Known, model: Any) -> dict[str, Any]:
-    """Scores of sets against known ones."""
+    """Return the scores of sets against known ones."""
     frame, wanted = model.to_frame().to_pydict(), known.columns("task", "labels")
     ours, rows = known.matched(frame["task"], wanted["task"])
     truth = [_labels(wanted["labels"][row]) for row in rows]

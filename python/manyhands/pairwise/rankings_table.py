@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Rankings(ItemRecords):
-    """An immutable, sparse table of rankings: lists of items, the best first, which need not hold all items.
+    """Immutable, sparse table of rankings: lists of items from best to worst.
 
     Build it with :meth:`from_frame` or :meth:`from_lists`, or read a file with :func:`manyhands.read` and
     ``kind="rankings"``. Rankings may be partial, but must not contain ties.

@@ -47,7 +47,7 @@ _OUTCOMES = {"left": LEFT, "right": RIGHT, "tie": TIE}
 
 
 class Comparisons(ItemRecords):
-    """An immutable, sparse table of comparisons: two items side by side, and which of them a worker found better.
+    """Immutable, sparse table of pairwise comparisons: two items, and which one a worker preferred.
 
     Build it with :meth:`from_frame` or :meth:`from_arrays`, or read a file with :func:`manyhands.read` and
     ``kind="pairwise"``. The winner is the id of one of the two items; or ``"tie"`` (also ``"draw"``, ``"tie
@@ -166,8 +166,8 @@ class Comparisons(ItemRecords):
     def _encode(
         cls, columns: Columns, missing: Missing, winners: Mapping[Any, str] | None = None
     ) -> tuple[_Codes, npt.NDArray[np.float64] | None, _Names]:
-        """The columns as codes, in the order of the log, weights, and names of items, workers and contexts."""
-        needs = "two items, and a worker and a context where there are such columns"
+        """Encode the columns; return codes in log order, weights, and item, worker and context names."""
+        needs = "two items and, if there are such columns, a worker and a context"
         numbers = cls._answered(columns, missing, needs)
         ids = columns.ids
         left, right, items = encode_sides(ids["left"], ids["right"])

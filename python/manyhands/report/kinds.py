@@ -349,9 +349,9 @@ def _workers(frame: pa.Table) -> Table:
 def _drawn_once(model: Any, votes: Any) -> Table | None:
     """Return the objects that one of several workers drew, most crowded tasks first."""
     from manyhands._base import arrow
-    from manyhands.boxes._matching import matched
+    from manyhands.boxes._matching import match_boxes_of
 
-    objects = matched(votes, getattr(model, "overlap", 0.4), getattr(model, "radius", None))
+    objects = match_boxes_of(votes, getattr(model, "overlap", 0.4), getattr(model, "radius", None))
     alone = np.flatnonzero((objects.n_workers[objects.object] == 1) & (objects.n_looked[objects.object] > 1))
     if not len(alone):
         return None
