@@ -1028,6 +1028,7 @@ def sequence_fit(
     cells: npt.NDArray[np.int32],
     prior: _F64,
     learn: bool,
+    first_rounds: int,
     steps: _F64,
     variational: bool,
     max_iter: int,
@@ -1035,7 +1036,9 @@ def sequence_fit(
     progress: Callable[[int, float], object] | None = None,
 ) -> _SequenceFit: ...
 def sequence_evidence(readings: _Readings, logs: _F64) -> _F64: ...
-def sequence_decode(starts: _U32, evidence: _F64, steps: _F64, spans: bool) -> _Decoded: ...
+def sequence_decode(
+    starts: _U32, evidence: _F64, steps: _F64, spans: bool, codes: npt.NDArray[np.uint16] | None = None
+) -> _Decoded: ...
 def components(n_workers: int, pairs: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]: ...
 def simulate(
     n_tasks: int,

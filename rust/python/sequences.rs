@@ -38,7 +38,7 @@ impl Tagged<'_> {
 
 /// Fits workers and steps to readings, from probabilities of tags. `readings` has the arrays of a design.
 #[pyfunction]
-#[pyo3(signature = (readings, start, *, cells, prior, learn, steps, variational, max_iter, tol, progress=None))]
+#[pyo3(signature = (readings, start, *, cells, prior, learn, first_rounds, steps, variational, max_iter, tol, progress=None))]
 #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)]
 pub fn sequence_fit<'py>(
     py: Python<'py>,
@@ -47,6 +47,7 @@ pub fn sequence_fit<'py>(
     cells: PyReadonlyArrayDyn<'py, i32>,
     prior: PyReadonlyArrayDyn<'py, f64>,
     learn: bool,
+    first_rounds: usize,
     steps: PyReadonlyArrayDyn<'py, f64>,
     variational: bool,
     max_iter: usize,
@@ -58,6 +59,7 @@ pub fn sequence_fit<'py>(
         cells: slice("cells", &cells)?,
         prior: slice("prior", &prior)?,
         learn,
+        first_rounds,
         steps: slice("steps", &steps)?,
         variational,
         max_iter,
@@ -90,8 +92,9 @@ pub fn sequence_evidence<'py>(
     array(py, vec![design.n_tokens(), design.n_tags], found)
 }
 
-/// Tags and segments of sequences under evidence and logarithms of steps.
+/// Tags and segments of sequences under evidence and logarithms of steps; with `codes`, segments of those tags.
 #[pyfunction]
+#[pyo3(signature = (starts, evidence, steps, spans, codes=None))]
 #[allow(clippy::needless_pass_by_value)]
 pub fn sequence_decode<'py>(
     py: Python<'py>,
@@ -99,9 +102,11 @@ pub fn sequence_decode<'py>(
     evidence: PyReadonlyArrayDyn<'py, f64>,
     steps: PyReadonlyArrayDyn<'py, f64>,
     spans: bool,
+    codes: Option<PyReadonlyArrayDyn<'py, u16>>,
 ) -> PyResult<Bound<'py, PyDict>> {
+    let codes = codes.as_ref().map(|codes| slice("codes", codes)).transpose()?;
     let (starts, evidence, steps) = (slice("starts", &starts)?, slice("evidence", &evidence)?, slice("steps", &steps)?);
-    let found = work(py, None, |control| sequences::decode::decode(starts, evidence, steps, spans, control))?;
+    let found = work(py, None, |control| sequences::decode::decode(starts, evidence, steps, spans, codes, control))?;
     let n = found.codes.len();
     let k = found.posterior.len().checked_div(n).unwrap_or(0);
     let [first, last] = found.segments.ends;

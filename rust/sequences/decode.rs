@@ -36,9 +36,16 @@ pub struct Decoded {
 
 /// Tags of all tokens under evidence, (tokens × tags) logarithms, and logarithms of steps, (tags + 1 × tags).
 ///
-/// With `spans`, tag 0 is outside, odd ones begin a span and even ones go on with it; without, tags are classes. Time
-/// O(tokens · tags²), memory 18 bytes a token and tag.
-pub fn decode(starts: &[u32], evidence: &[f64], steps: &[f64], spans: bool, control: &Control) -> Result<Decoded> {
+/// With `spans`, tag 0 is outside, odd ones begin a span and even ones go on with it; without, tags are classes. With
+/// `codes`, these are the tags, and segments are theirs. Time O(tokens · tags²), memory 18 bytes per token and tag.
+pub fn decode(
+    starts: &[u32],
+    evidence: &[f64],
+    steps: &[f64],
+    spans: bool,
+    codes: Option<&[u16]>,
+    control: &Control,
+) -> Result<Decoded> {
     let n = starts.len().saturating_sub(1);
     let k = (0..=usize::from(u16::MAX)).find(|k| (k + 1) * k >= steps.len()).unwrap_or(0);
     let sound = n > 0
@@ -50,16 +57,18 @@ pub fn decode(starts: &[u32], evidence: &[f64], steps: &[f64], spans: bool, cont
         && evidence.iter().all(|x| x.is_finite())
         && steps.iter().all(|x| x.is_finite() || *x == f64::NEG_INFINITY)
         && steps.chunks_exact(k).all(|row| row.iter().any(|x| x.is_finite()))
-        && (!spans || k % 2 == 1);
+        && (!spans || k % 2 == 1)
+        && codes
+            .is_none_or(|codes| codes.len() == starts[n] as usize && codes.iter().all(|code| usize::from(*code) < k));
     if !sound {
         return Err(Error::invalid("evidence and steps of sequences do not fit together"));
     }
     let steps = Steps::of(k, steps);
     let n_tokens = starts[n] as usize;
-    let (mut posterior, mut codes) = (zeros(n_tokens * k)?, zeros(n_tokens)?);
+    let (mut posterior, mut chosen) = (zeros(n_tokens * k)?, zeros(n_tokens)?);
     let blocks = blocks(starts);
     let mut work = Vec::with_capacity(blocks.len());
-    let (mut rows, mut tags) = (&mut posterior[..], &mut codes[..]);
+    let (mut rows, mut tags) = (&mut posterior[..], &mut chosen[..]);
     for block in blocks {
         let len = (starts[block.end] - starts[block.start]) as usize;
         let (row, rest) = rows.split_at_mut(len * k);
@@ -76,12 +85,15 @@ pub fn decode(starts: &[u32], evidence: &[f64], steps: &[f64], spans: bool, cont
             let (here, evidence) = (a - first..b - first, &evidence[a * k..b * k]);
             chain.sweep(evidence, &steps)?;
             chain.write_posterior(k, &mut rows[here.start * k..here.end * k]);
-            likeliest(evidence, &steps, &mut back, &mut tags[here.clone()])?;
+            match codes {
+                Some(codes) => tags[here.clone()].copy_from_slice(&codes[a..b]),
+                None => likeliest(evidence, &steps, &mut back, &mut tags[here.clone()])?,
+            }
             add_segments(&chain, &steps, &tags[here], a, spans, &mut found)?;
         }
         Ok(found)
     }))?;
-    Ok(Decoded { posterior, codes, segments: Segments::of(&parts)? })
+    Ok(Decoded { posterior, codes: chosen, segments: Segments::of(&parts)? })
 }
 
 /// Stretches of sequences with about as many tokens each.

@@ -24,6 +24,8 @@ pub struct Options<'a> {
     pub prior: &'a [f64],
     /// Whether to learn these.
     pub learn: bool,
+    /// Steps of learning them from the counts of the start, before the first pass.
+    pub first_rounds: usize,
     /// Parameters of the Dirichlet priors of steps, (tags + 1 × tags), the last row for first tags; 0 is forbidden.
     pub steps: &'a [f64],
     /// Expected logarithms of probabilities rather than the likeliest probabilities.
@@ -84,8 +86,9 @@ pub fn fit(design: &Design<'_>, start: &[f64], options: &Options<'_>, control: &
     par_tried(parts.par_iter_mut().map(|part| part.begin(design, start, options, control)))?;
     while history.len() < options.max_iter && !converged {
         gather(&parts, &mut counts, &mut steps);
-        if options.learn && !history.is_empty() {
-            for _ in 0..ROUNDS {
+        if options.learn {
+            for _ in 0..if history.is_empty() { options.first_rounds } else { ROUNDS } {
+                control.check()?;
                 prior.learn(design, &counts)?;
             }
         }

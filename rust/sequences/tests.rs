@@ -67,7 +67,7 @@ fn chains_agree_with_all_of_them() {
 fn extreme_evidence_stays_finite() {
     let evidence: Vec<f64> = (0..30 * K).map(|i| if i.is_multiple_of(4) { -1e300 } else { 1e5 * unit(i) }).collect();
     let starts = [0, 10, 10, 30];
-    let found = decode(&starts, &evidence, &steps(), true, &Control::default()).unwrap();
+    let found = decode(&starts, &evidence, &steps(), true, None, &Control::default()).unwrap();
     assert!(found.posterior.iter().all(|q| (0.0..=1.0 + 1e-9).contains(q)));
     assert!(found.segments.probabilities.iter().flatten().all(|p| (0.0..=1.0).contains(p)));
     // Nothing goes on with a span that was not begun.
@@ -116,6 +116,7 @@ fn fits_rise_on_any_number_of_threads() {
                 cells: &cells,
                 prior: &[0.5, 1.5],
                 learn,
+                first_rounds: 0,
                 steps: &prior,
                 variational,
                 max_iter: 30,

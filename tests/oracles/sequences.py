@@ -160,12 +160,14 @@ def fit(
     learn: bool,
     variational: bool,
     n_iter: int,
+    start: np.ndarray | None = None,
+    first_rounds: int = 0,
 ) -> dict[str, Any]:
-    """The same passes as the compiled fit, from vote shares."""
+    """The same passes as the compiled fit, from vote shares or from `start`."""
     rows = Rows(votes, contexts)
     legal = votes._tags.legal().astype(float)
     k = rows.sizes[3]
-    posterior = rows.shares()
+    posterior = rows.shares() if start is None else start.copy()
     steps = np.zeros((k + 1, k))
     for a, b in zip(rows.starts[:-1], rows.starts[1:], strict=True):
         steps[k] += posterior[a]
@@ -175,8 +177,8 @@ def fit(
     now, history = first.copy(), []
     for step in range(n_iter):
         counts = rows.counts(posterior)
-        if learn and step:
-            for _ in range(2):
+        if learn:
+            for _ in range(2 if step else first_rounds):
                 now = _learnt(counts, cells, first, now)
         prior = np.where(cells >= 0, now[cells], 0.0)
         logs, objective = _dirichlet(counts, prior[None], 2, variational)
@@ -196,7 +198,25 @@ def fit(
         "prior": now,
         "concentration": concentration,
         "steps": step_concentration,
+        "evidence": evidence,
+        "log_steps": log_steps,
     }
+
+
+def legal_maximum(scores: np.ndarray, legal: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """The legal tags of each sequence with the largest sum of scores; of equal ones the first, from the end."""
+    codes = np.zeros(len(scores), np.int64)
+    k = scores.shape[1]
+    for a, b in pairwise(starts):
+        best = [np.where(legal[k], scores[a], -np.inf)]
+        for row in scores[a + 1 : b]:
+            best.append(np.where(legal[:k], best[-1][:, None], -np.inf).max(axis=0) + row)
+        tag = int(best[-1].argmax())
+        codes[b - 1] = tag
+        for t in range(b - a - 1, 0, -1):
+            tag = int(np.where(legal[:k, tag], best[t - 1], -np.inf).argmax())
+            codes[a + t - 1] = tag
+    return codes
 
 
 def _learnt(counts: np.ndarray, cells: np.ndarray, first: np.ndarray, now: np.ndarray) -> np.ndarray:

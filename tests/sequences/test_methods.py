@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import manyhands as mh
 from manyhands import _core
 from manyhands._base.names import Names
+from manyhands.sequences.crowd import as_tokens
 from manyhands.sequences.design import _of_spans, kinds_of_cells, steps_read
 from manyhands.sequences.tags import Tags
 from manyhands.testing import aggregator_checks
@@ -108,6 +110,7 @@ MODELS = {
     "cm": lambda: mh.sequences.BSC(worker="cm"),
     "seq": mh.sequences.BSC,
     "plain": lambda: mh.sequences.BSC(learn_prior=False),
+    "consensus": mh.sequences.SequenceConsensus,
 }
 
 
@@ -182,6 +185,69 @@ def test_fits_agree_with_their_twin(contexts: bool, learn: bool, variational: bo
     possible = np.broadcast_to(cells >= 0, twin["concentration"].shape)
     assert_close(model._fitted().fit.concentration[possible], twin["concentration"][possible], 1e-8, "concentration")
     assert_close(model._fitted().fit.steps, twin["steps"], 1e-8, "steps")
+
+
+def test_the_default_agrees_with_its_reference() -> None:
+    votes = mh.simulate(15, 5, 2, length=9, answers_per_task=3, skill=0.7, seed=5, kind="sequences").log
+    model = mh.sequences.SequenceConsensus().fit(votes)
+    k, starts, legal = len(votes.tags), votes._grid.starts, votes._tags.legal()
+    tokens = as_tokens(votes)
+    consensus = mh.Consensus().fit(tokens)
+    prior, confusion = consensus._fitted().fit.hierarchical()
+    # Hierarchical Dawid-Skene: one E-step under its parameters.
+    logs = np.tile(np.log(prior), (votes.n_tokens, 1))
+    task, worker, label = tokens.codes()[:3]
+    np.add.at(logs, task, np.log(confusion[worker, :, label]))
+    hierarchical = np.exp(logs - np.logaddexp.reduce(logs, axis=1, keepdims=True))
+    shares = oracle.Rows(votes, True).shares()
+    skene = mh.DawidSkene(max_iter=200, tol=1e-6).fit(tokens).posterior_
+    anchor = oracle.legal_maximum(shares + skene + hierarchical, legal, starts)
+    cells, first = kinds_of_cells(votes._tags, k + 1, False)
+    chain = oracle.fit(
+        votes,
+        cells,
+        first,
+        steps_before=oracle.steps_read(votes),
+        contexts=True,
+        learn=True,
+        variational=True,
+        n_iter=1,
+        start=np.eye(k)[anchor],
+        first_rounds=30,
+    )
+    codes = oracle.legal_maximum(shares + hierarchical + chain["posterior"], legal, starts)
+    np.testing.assert_array_equal(model.tags_, votes.tags[codes])
+    tempered = np.concatenate(
+        [oracle.sweep(chain["evidence"][a:b] / (1 + 0.5 * 2), chain["log_steps"])[0] for a, b in pairwise(starts)]
+    )
+    assert_close(model.posterior_, (shares + consensus.posterior_ + tempered) / 3, 1e-8, "posterior_")
+    assert (model.predict(votes) == model.tags_).all()
+
+
+def test_long_spans_with_uneven_ends_do_not_grow() -> None:
+    """A chain drifts to the union of all marks where ends and visibility differ; the default stays near the truth."""
+    scores = []
+    for seed in (0, 1, 2):
+        drawn = mh.simulate(
+            80,
+            12,
+            1,
+            length=80,
+            spans=1.5,
+            span_length=12.0,
+            skill=0.8,
+            jitter=2.0,
+            visibility=0.2,
+            seed=seed,
+            kind="sequences",
+        )
+        truth = drawn.truth.readings()[3] > 0
+        models = (mh.sequences.SequenceConsensus(), mh.sequences.TokenDawidSkene(), mh.sequences.BSC())
+        marked = [model.fit(drawn.log).tags_ != "O" for model in models]
+        scores.append([2 * (marks & truth).sum() / (marks.sum() + truth.sum()) for marks in marked])
+    default, tokens, chain = np.mean(scores, axis=0)
+    assert default > chain + 0.05
+    assert default > tokens - 0.02
 
 
 @pytest.mark.parametrize("wrong", [-0.5, np.inf, np.nan])
@@ -314,8 +380,10 @@ def test_entities_of_a_real_crowd() -> None:
         mh.metrics.span_scores(model.fit(seqs), truth, sequences=test).f1
         for model in (mh.sequences.TokenVote(), mh.sequences.BSC())
     )
+    default = mh.metrics.span_scores(mh.aggregate(seqs), truth, sequences=test).f1
     assert vote == pytest.approx(0.631, abs=0.01)
     assert best > vote + 0.11
+    assert default > vote + 0.09
 
 
 def test_more_spans_than_fit_are_not_simulated() -> None:

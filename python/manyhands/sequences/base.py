@@ -77,6 +77,16 @@ class SequenceFitted(TaskFitted[SequenceFit]):
         if starts[-1] != sizes["t"] or (np.diff(starts) <= 0).any() or sizes["k"] != len(self.tags):
             raise ValueError("the number of tags does not match the number of tokens")
 
+    def same_tags(self, votes: Any) -> Sequences:
+        """Return a table of readings, or raise where its tags differ from those of the fit."""
+        table = Sequences._as_table(votes)
+        if table._tags.types != self.tags.types or table._tags.spans != self.tags.spans:
+            raise ValueError(
+                f"the model was fitted to the tags {self.tags.names.values.tolist()[:7]}, "
+                f"the table has {table.tags.tolist()[:7]}: build both tables with the same types"
+            )
+        return table
+
 
 class SequenceAggregator(TaskEstimator[Sequences, SequenceFit, SequenceFitted]):
     """Base class of sequence aggregators. Subclasses implement ``_fit``, which maps a table to a `SequenceFit`."""

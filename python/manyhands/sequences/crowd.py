@@ -28,7 +28,7 @@ from manyhands.sequences.base import Segments, SequenceAggregator, SequenceFit, 
 from manyhands.sequences.design import Design, kinds_of_cells, steps_read
 from manyhands.sequences.encode import places
 from manyhands.sequences.table import Sequences
-from manyhands.sequences.tags import NO_TAG, Tags
+from manyhands.sequences.tags import NO_TAG, Tags, Tokens
 from manyhands.sequences.votes import token_shares
 
 #: Number of worker parameters above which an EM iteration takes a second or more.
@@ -81,6 +81,7 @@ class _Crowd(SequenceAggregator):
             token_shares(votes),
             cells=kinds,
             prior=self._initial_prior(prior),
+            first_rounds=0,
             steps=steps_read(votes),
             progress=progress,
             **options,
@@ -138,23 +139,20 @@ class _Crowd(SequenceAggregator):
             Tags, sequence after sequence.
         """
         now = self._fitted()
-        table = Sequences._as_table(votes)
-        if table._tags.types != now.tags.types or table._tags.spans != now.tags.spans:
-            raise ValueError(
-                f"the model was fitted to the tags {now.tags.names.values.tolist()[:7]}, "
-                f"the table has {table.tags.tolist()[:7]}: build both with the same types"
-            )
+        table = now.same_tags(votes)
         fit = now.fit_as(ChainFit)
         worker_codes = now.workers.match(table._workers)
         logs = np.ascontiguousarray(now.carried_over(fit.logs, worker_codes))
         evidence = _core.sequence_evidence(Design.of(table, contexts=fit.logs.shape[1] > 1), logs)
-        codes = decode_fit(table, evidence, fit.log_steps, history=np.zeros(0)).codes
+        codes = decode_fit(table, evidence, fit.log_steps).codes
         return now.tags.names.values[codes]
 
 
-def decode_fit(votes: Sequences, evidence: Array, log_steps: Array, **course: Any) -> SequenceFit:
-    """Decode token evidence and log transition probabilities into a fit."""
-    result = _core.sequence_decode(votes._grid.starts.astype(np.uint32), evidence, log_steps, votes._tags.spans)
+def decode_fit(
+    votes: Sequences, evidence: Array, log_steps: Array, *, codes: Tokens | None = None, **course: Any
+) -> SequenceFit:
+    """Decode token evidence and log transition probabilities into a fit; with `codes`, for these tags."""
+    result = _core.sequence_decode(votes._grid.starts.astype(np.uint32), evidence, log_steps, votes._tags.spans, codes)
     segments = Segments(
         result["starts"].astype(np.int64),
         result["ends"].astype(np.int64),
@@ -164,18 +162,23 @@ def decode_fit(votes: Sequences, evidence: Array, log_steps: Array, **course: An
         result["end_probability"],
     )
     codes = result["codes"]
+    course.setdefault("history", np.zeros(0))
     return SequenceFit(
         posterior=result["posterior"], codes=codes, segments=segments, spans=count_matches(votes, codes), **course
     )
 
 
-class BSC(_Crowd, default=True):
+class BSC(_Crowd):
     """Bayesian sequence combination: a Markov chain of true tags and workers that depend on their previous tag.
 
-    Use it for named entities and other spans (it is the default for sequences). Forbidden transitions (``O`` to
+    Forbidden transitions (``O`` to
     ``I-x``, ``B-x`` to ``I-y``) have probability zero. With ``worker="seq"``, a worker's tag depends on the true tag
     and on the worker's own previous tag, so that missing the start of a span counts as one error and not as one error
     per token of the span.
+
+    Use it where spans are short and workers have habits of their own. Where spans are long and their ends differ
+    between workers, iterations move away from the truth (one mark outweighs many silences), and
+    :class:`SequenceConsensus`, the default, is better by far.
 
     Parameters
     ----------
@@ -210,7 +213,7 @@ class BSC(_Crowd, default=True):
     >>> import manyhands as mh
     >>> log = {"sequence": [1] * 6, "position": [0, 1] * 3, "worker": ["a", "a", "b", "b", "c", "c"],
     ...        "label": ["B-PER", "I-PER", "B-PER", "I-PER", "O", "O"]}
-    >>> model = mh.aggregate(mh.Sequences.from_frame(log))
+    >>> model = mh.sequences.BSC().fit(mh.Sequences.from_frame(log))
     >>> model.tags_.tolist()
     ['B-PER', 'I-PER']
     """
@@ -319,19 +322,19 @@ class TokenDawidSkene(SequenceAggregator):
     def _fit(self, votes: Sequences, progress: Callback | None) -> SequenceFit:
         check_stopping(self.max_iter, self.tol)
         model = DawidSkene(max_iter=self.max_iter, tol=self.tol)
-        found = model._fit(_as_tokens(votes), progress)
+        found = model._fit(as_tokens(votes), progress)
         evidence = np.log(np.maximum(found.posterior.dense(), np.finfo(float).tiny))
         return decode_fit(
             votes,
             evidence,
-            _even_steps(votes._tags),
+            even_steps(votes._tags),
             history=found.history,
             n_iter=found.n_iter,
             converged=found.converged,
         )
 
 
-def _as_tokens(votes: Sequences) -> Annotations:
+def as_tokens(votes: Sequences) -> Annotations:
     """Categorical table with one task per token."""
     sequences, workers, _, codes = votes.readings()
     lengths = votes._grid.lengths[sequences]
@@ -344,7 +347,8 @@ def _as_tokens(votes: Sequences) -> Annotations:
     )
 
 
-def _even_steps(tags: Tags) -> Array:
+def even_steps(tags: Tags) -> Array:
+    """Logarithms of transitions that are all equally likely, except forbidden ones, (n_tags + 1, n_tags)."""
     legal = tags.legal()
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(legal / legal.sum(axis=1, keepdims=True)))

@@ -39,6 +39,8 @@ def simulate(
     span_length: float = 2.0,
     skill: float = 0.85,
     spread: float = 0.1,
+    jitter: float = 0.0,
+    visibility: float = 0.0,
     seed: int = 0,
 ) -> SequencesSimulation:
     """Simulate annotations of sequences with spans.
@@ -63,6 +65,10 @@ def simulate(
         Mean worker skill: the probability of the correct tag at each token.
     spread : float, default 0.1
         Standard deviation of worker skills, which are clipped to [0.05, 0.99].
+    jitter : float, default 0.0
+        Standard deviation of where workers mark the two ends of a span, in tokens.
+    visibility : float, default 0.0
+        Standard deviation between spans of the probability that a worker marks one; its mean is the worker's skill.
     seed : int, default 0
         Random seed.
 
@@ -74,7 +80,9 @@ def simulate(
     Notes
     -----
     True tags are a Markov chain. The correct tag is the true tag, or ``O`` inside a span whose start the worker missed;
-    errors are uniform over the other legal tags. Time O(annotated tokens), in Python.
+    errors are uniform over the other legal tags. With `jitter` or `visibility`, workers err by spans instead, as people
+    who highlight passages do: they miss whole spans, mark ends that differ by some tokens, and mark passages that are
+    not spans. Time O(annotated tokens), in Python.
 
     Examples
     --------
@@ -91,12 +99,24 @@ def simulate(
     check_number("span_length", span_length, least=1)
     check_number("skill", skill, least=0, most=1)
     check_number("spread", spread, least=0)
+    check_number("jitter", jitter, least=0)
+    check_number("visibility", visibility, least=0)
     rng = np.random.default_rng(seed)
     skills = np.clip(rng.normal(skill, spread, n_workers), 0.05, 0.99)
     begin, more = spans / length, 1 - 1 / span_length
     truth = np.stack([_truth(rng, length, n_types, begin, more) for _ in range(n_tasks)])
     readers = np.stack([rng.choice(n_workers, answers_per_task, replace=False) for _ in range(n_tasks)])
-    annotations = [_reading(rng, row, skills[w], n_types) for row, by in zip(truth, readers, strict=True) for w in by]
+    if jitter or visibility:
+        extra = (spans, span_length, jitter)
+        annotations = [
+            reading
+            for row, by in zip(truth, readers, strict=True)
+            for reading in _highlights(rng, row, skills[by], n_types, visibility, *extra)
+        ]
+    else:
+        annotations = [
+            _reading(rng, row, skills[w], n_types) for row, by in zip(truth, readers, strict=True) for w in by
+        ]
     names = np.array(["O"] + [f"{part}-t{kind}" for kind in range(n_types) for part in "BI"], object)
     tokens = np.arange(length)
 
@@ -137,3 +157,39 @@ def _reading(
             before = int(rng.choice(others))
         tags[token] = before
     return tags
+
+
+def _highlights(
+    rng: np.random.Generator,
+    truth: npt.NDArray[np.int64],
+    skills: Array,
+    n_types: int,
+    visibility: float,
+    spans: float,
+    span_length: float,
+    jitter: float,
+) -> list[npt.NDArray[np.int64]]:
+    """Readings of one sequence by workers who mark whole passages."""
+    n = len(truth)
+    starts = np.flatnonzero(truth % 2 == 1)
+    inside = np.concatenate([(truth > 0) & (truth % 2 == 0), [False]])
+    ends = [start + 1 + int(np.argmin(inside[start + 1 :])) for start in starts]
+    offsets = rng.normal(0.0, visibility, len(starts))
+    readings = []
+    for skill in skills:
+        marks = [
+            (start + round(rng.normal(0, jitter)), end + round(rng.normal(0, jitter)), truth[start])
+            for start, end, offset in zip(starts, ends, offsets, strict=True)
+            if rng.random() < np.clip(skill + offset, 0.02, 0.98)
+        ]
+        for _ in range(rng.poisson(spans * (1 - skill))):
+            start = int(rng.integers(n))
+            marks.append((start, start + rng.geometric(1 / span_length), 1 + 2 * int(rng.integers(n_types))))
+        tags = np.zeros(n, np.int64)
+        for start, end, begin in marks:
+            low, high = max(int(start), 0), min(max(int(end), int(start) + 1), n)
+            if low < high and not tags[low:high].any():
+                tags[low:high] = begin + 1
+                tags[low] = begin
+        readings.append(tags)
+    return readings
