@@ -177,17 +177,17 @@ def _highlights(
     offsets = rng.normal(0.0, visibility, len(starts))
     readings = []
     for skill in skills:
-        marks = [
-            (start + round(rng.normal(0, jitter)), end + round(rng.normal(0, jitter)), truth[start])
+        marks: list[tuple[int, int, int]] = [
+            (int(start) + round(rng.normal(0, jitter)), int(end) + round(rng.normal(0, jitter)), int(truth[start]))
             for start, end, offset in zip(starts, ends, offsets, strict=True)
             if rng.random() < np.clip(skill + offset, 0.02, 0.98)
         ]
         for _ in range(rng.poisson(spans * (1 - skill))):
             start = int(rng.integers(n))
-            marks.append((start, start + rng.geometric(1 / span_length), 1 + 2 * int(rng.integers(n_types))))
+            marks.append((start, start + int(rng.geometric(1 / span_length)), 1 + 2 * int(rng.integers(n_types))))
         tags = np.zeros(n, np.int64)
         for start, end, begin in marks:
-            low, high = max(int(start), 0), min(max(int(end), int(start) + 1), n)
+            low, high = max(start, 0), min(max(end, start + 1), n)
             if low < high and not tags[low:high].any():
                 tags[low:high] = begin + 1
                 tags[low] = begin
