@@ -17,6 +17,7 @@ from manyhands import _start
 from manyhands._base.write import write_table
 from manyhands.categorical.simulate import simulate
 from manyhands.cli import main
+from manyhands.io import Log
 
 # -------------------------------------------------------------------------------------------------- bad input
 
@@ -129,7 +130,7 @@ def test_bugs_keep_their_traceback(log, monkeypatch, capsys):
 
     with pytest.raises(ValueError, match="worker"):
         main(words("--traceback aggregate truth.csv"))
-    monkeypatch.setattr("manyhands.io.log.Log.read", fail)
+    monkeypatch.setattr(Log, "read", fail)
     with pytest.raises(RuntimeError, match="a bug"):
         main(words("describe log.csv"))
 

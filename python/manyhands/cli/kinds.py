@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import re
 from argparse import Namespace
 from typing import Any
@@ -76,13 +77,6 @@ def _taking(setting: str) -> list[str]:
     return [kind for kind, table in _others().items() if setting in table.spec.settings]
 
 
-#: Arguments that are settings of reading, beside the columns by role.
-_READING = (
-    *("format", "layout", "question", "predictions", "show", "worker_from_file", "delimiter", "encoding", "header"),
-    *("repeats", "missing", "abstain", "classes", "ordered", "fold_labels", "labels_as_text"),
-)
-
-
 def as_option(name: str, value: Any) -> str:
     """Write a parameter of the library as it is typed on the command line: ``task=…`` as ``--task``."""
     if name in {"weight", "confidence", "probabilities", *roles()}:
@@ -98,7 +92,7 @@ def as_option(name: str, value: Any) -> str:
 
 def open_log_of(args: Namespace) -> None:
     """Open the log that the arguments describe, once; `args.opened` keeps it."""
-    from manyhands.io.log import open_log
+    from manyhands.io.read import Log, open_log
 
     columns = dict(getattr(args, "columns", {}))
     for role in ("task", "worker", "label"):
@@ -106,8 +100,9 @@ def open_log_of(args: Namespace) -> None:
             if role in columns:
                 raise ValueError(f"the column of the role {role!r} is named twice")
             columns[role] = column
-    settings = {name: value for name in (*_SETTINGS, *_READING) if (value := getattr(args, name, None)) is not None}
-    args.opened = open_log(args.log, kind=getattr(args, "kind", None), **columns, **settings)
+    known = (*_SETTINGS, *Records._kinds[CLASSES].spec.settings, *inspect.signature(Log).parameters)
+    settings = {name: value for name in known if (value := getattr(args, name, None)) is not None}
+    args.opened = open_log(args.log, **columns, **settings)
 
 
 def settle_kind(args: Namespace) -> str:

@@ -1,7 +1,6 @@
 """Read logs: CSV, Parquet and JSON files, data frames, exports of labeling tools and shards."""
 
 from manyhands.io.exports.preannotations import preannotate
-from manyhands.io.log import Log, open_log
-from manyhands.io.read import read
+from manyhands.io.read import Log, open_log, read
 
 __all__ = ["Log", "open_log", "preannotate", "read"]

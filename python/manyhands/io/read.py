@@ -2,12 +2,41 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from manyhands._base.building import Missing, Repeats
-from manyhands._base.sources import PathLike
-from manyhands.io.log import Layouts, open_log
+from manyhands._base.building import Missing, Repeats, build, build_soft
+from manyhands._base.checks import check_choice, listed
+from manyhands._base.columns import spread
+from manyhands._base.data_checks import checked_order
+from manyhands._base.frames import WELL_KNOWN, known_among, one_known
+from manyhands._base.sources import Layout, PathLike, Source, enough_memory
+from manyhands._base.spelling import did_you_mean
+from manyhands._base.streams import batches, column_names, read_columns, read_roles
+from manyhands._base.table import Records
+from manyhands.categorical.dense import build_dense
+from manyhands.categorical.table import Annotations
+from manyhands.categorical.timestamps import Array, Dates, as_numbers, ranks, without_ranks
+from manyhands.errors import argument
+from manyhands.io.exports import Export, opened, sources_to_read
+from manyhands.io.exports.export import CANNOT
+from manyhands.io.exports.files import distinct_names
+from manyhands.io.kinds import check_inferred, kind_by_columns, table_of, with_answer
+from manyhands.io.shown import shown_in_files, shown_in_frame
+from manyhands.sequences.encode import advice_on_times
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from manyhands.categorical.shards.votes import ShardedAnnotations
+
+#: How the answers of a log are arranged.
+Layouts = Literal["long", "wide", "by-worker", "by-task"]
+#: What a wide table and columns of probabilities take besides the columns of tasks and workers.
+_WIDE = ("classes", "abstain", "ordered", "fold_labels")
+_SOFT = ("abstain", "ordered")
 
 
 def read(
@@ -127,3 +156,305 @@ def read(
         **others,
     )
     return log.read() if out_of_core is None else log.encode(out_of_core, memory)
+
+
+def open_log(source: PathLike | Iterable[PathLike], **asked: Any) -> Log:
+    """Open a log for reading; the parameters are those of :func:`manyhands.read`."""
+    return Log(source, **asked)
+
+
+class Log:
+    """Files that hold a log, opened and sniffed once; see :func:`manyhands.read` for the parameters.
+
+    Attributes
+    ----------
+    sources : list of Source
+        The files.
+    inferred : bool
+        Whether the kind of answers follows from the columns, because the caller named none.
+    """
+
+    def __init__(
+        self,
+        source: PathLike | Iterable[PathLike],
+        *,
+        kind: str | None = None,
+        format: str = "auto",
+        layout: str = "long",
+        question: str | None = None,
+        predictions: bool = False,
+        show: str | None = None,
+        worker_from_file: bool = False,
+        probabilities: Iterable[str] | None = None,
+        repeats: str = "keep",
+        missing: str = "drop",
+        ordered: bool = False,
+        fold_labels: bool = False,
+        labels_as_text: bool = False,
+        delimiter: str | None = None,
+        encoding: str | None = None,
+        header: bool = True,
+        **asked: Any,
+    ) -> None:
+        written = Layout(delimiter, encoding, header)
+        check_choice("layout", layout, get_args(Layouts))
+        if kind == "ordinal":
+            kind, ordered = "categorical", True
+        if kind is not None:
+            table_of(kind)
+        asked |= {"ordered": ordered or None, "fold_labels": fold_labels or None}
+        self.asked = {name: value for name, value in asked.items() if value is not None}
+        if worker_from_file and "worker" in self.asked:
+            raise ValueError(
+                f"{argument('worker')} names a column of workers, and {argument('worker_from_file', True)} "
+                "names them by files; choose one"
+            )
+        self.inferred = kind is None
+        self._kind, self._format, self._layout = kind, format, layout
+        self._question, self._predictions, self._show = question, predictions, show
+        self._probabilities = None if probabilities is None else [*probabilities]
+        self._defaults = {"repeats": repeats, "missing": missing}
+        self._as_text, self._worker_from_file = labels_as_text, worker_from_file
+        self.sources = sources_to_read(source, written, format)
+
+    @cached_property
+    def document(self) -> Export | pa.Table | None:
+        """The export of a platform, or the table of a document; None for tables with one answer per row."""
+        return opened(
+            self.sources, self._format, self.asked, layout=self._layout, worker_from_file=self._worker_from_file
+        )
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of a log that is not an export."""
+        document: Any = self.document
+        names: list[str] = column_names(self.sources[0]) if document is None else document.column_names
+        return names
+
+    @cached_property
+    def kind(self) -> str:
+        """What the answers are: the kind that was asked for, or the one that the columns show."""
+        if self._layout == "wide" or self._probabilities is not None:
+            return "categorical"
+        if self._kind is not None:
+            return self._kind
+        if not isinstance(self.document, Export):
+            return kind_by_columns(self.names, [*self.asked])
+        found = self.document.questions[self._question_of(self.document)]
+        if found not in Records._kinds:
+            raise ValueError(f"the export holds {found}: {CANNOT}")
+        return found
+
+    def needed_memory(self) -> int | None:
+        """Bytes that reading takes, roughly; None where that cannot be told beforehand."""
+        needed = [one.needed_memory() for one in self.sources]
+        # Text, codes and the table.
+        return None if None in needed else 2 * sum(filter(None, needed))
+
+    def read(self) -> Any:
+        """Return the table."""
+        with enough_memory(listed([str(one.path) for one in self.sources])):
+            if self._layout == "wide":
+                return self._read_wide()
+            if self._probabilities is not None:
+                return self._shown(self._read_soft(self._probabilities))
+            if isinstance(self.document, Export):
+                return self._read_export(self.document)
+            if self._question is not None or self._predictions:
+                raise ValueError(
+                    f"{argument('question')} and {argument('predictions')} are for exports of platforms; this "
+                    "is a table"
+                )
+            table = table_of(self.kind)
+            if not self.inferred:
+                self.asked = with_answer(table, self.names, self.asked)
+            columns, settings = self._sorted_out(table)
+            if self.document is None:
+                made = self._read_rows(table, columns, settings)
+            else:
+                columns |= {"worker": WELL_KNOWN["worker"][0]} if self._worker_from_file else {}
+                maker: Any = table
+                made = maker.from_frame(self.document, **columns, **settings)
+            if self.inferred:
+                check_inferred(made, self.names, self.asked)
+            return self._shown(made)
+
+    def encode(self, directory: PathLike, memory: str | int) -> ShardedAnnotations:
+        """Encode a log of classes in shards on disk, and return the table that reads them."""
+        plain = self._layout == "long" and self._probabilities is None and self._kind in (None, "categorical")
+        if not plain or self._question or self._predictions or self._worker_from_file or self._show is not None:
+            raise ValueError("out of core, a log of classes has a row for each label: a table in CSV or Parquet files")
+        from manyhands.io.shards import encode_files
+
+        asked = self.asked | self._defaults
+        return encode_files(self.sources, asked, directory, memory=memory, labels_as_text=self._as_text)
+
+    def read_in_order(self, order: str, dates: Dates | None = None) -> tuple[Annotations, Array]:
+        """Read a log of classes, and when its annotations were made: numbers, dates or times, also as text.
+
+        Parameters
+        ----------
+        order
+            The column.
+        dates
+            Whether days or months come first in dates such as 10.11.2025.
+
+        Returns
+        -------
+        votes : Annotations
+            The log.
+        when : ndarray of shape (n_annotations,)
+            Ranks in that order, equal for equal times, aligned with ``votes.to_frame()``.
+        """
+        if any(one.kind == "document" for one in self.sources):
+            raise ValueError(
+                f"{self.sources[0]} is a document, and the order is a column of a table in CSV or Parquet files"
+            )
+        wanted = spread({role: self.asked.get(role) for role in Annotations.spec.required} | {"order": order})
+        settings: dict[str, Any] = self._defaults | {
+            "abstain": self.asked.get("abstain"),
+            "fold_labels": self.asked.get("fold_labels", False),
+        }
+        with enough_memory(listed([str(one.path) for one in self.sources])):
+            read = self._roles(wanted, weak=Annotations._weak)
+            when = read.ids["order"]
+            moments = ranks(as_numbers(when.data, when.what, dates))
+            ids = (read.ids[role] for role in Annotations.spec.required)
+            votes = Annotations(*build(*ids, weights=(moments, when.what), confidence=None, classes=None, **settings))
+            votes._check_guesses(read)
+        return without_ranks(votes)
+
+    # ------------------------------------------------------------------------------------------- parts of reading
+
+    def _roles(self, wanted: Any, numbers: Iterable[str] = (), **settings: Any) -> Any:
+        """The columns of the files by role; a file may be one worker's."""
+        workers = distinct_names([one.path for one in self.sources]) if self._worker_from_file else None
+        return read_roles(self.sources, wanted, numbers=[*numbers], as_text=self._as_text, workers=workers, **settings)
+
+    def _sorted_out(self, table: type[Records]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Columns by role and settings of what was asked for; raise for what the kind does not have."""
+        known = (*table.spec.roles, *table.spec.settings)
+        for name in self.asked:
+            if name not in known:
+                raise TypeError(_does_not_apply(name, table, known))
+        given = self._defaults | self.asked
+        settings = {name: given[name] for name in table.spec.settings if name in given}
+        return {name: value for name, value in self.asked.items() if name not in table.spec.settings}, settings
+
+    def _shown(self, made: Any) -> Any:
+        """The table with what its tasks show, if that was asked for."""
+        if self._show is None:
+            return made
+        task = self.asked.get("task", self.asked.get("sequence"))
+        if self._probabilities is not None or self.document is None:
+            return shown_in_files(self.sources, made, task, self._show)
+        return shown_in_frame(self.document, made, task, self._show)
+
+    def _read_rows(self, table: type[Records], columns: dict[str, Any], settings: dict[str, Any]) -> Any:
+        """Read a table of any kind from files with one answer per row."""
+        names = column_names(self.sources[0])
+        needed = table._needed(names, columns)
+        for role in table.spec.if_there:
+            there = one_known(names, role) if role not in columns else None
+            columns |= {} if there is None else {role: there}
+        if table.spec.word == "sequences" and "start" in needed:
+            _reject_dates(self.sources[0], columns.get("start") or one_known(names, "start"))
+        wanted = spread({role: columns.get(role) for role in needed} | columns)
+        read = self._roles(wanted, table.spec.numbers, raw=table.spec.raw, weak=table._weak)
+        return table._made(read, **settings)
+
+    def _read_soft(self, names: list[str]) -> Annotations:
+        """Read a table of classes from columns of probabilities."""
+        for name in self.asked:
+            if name not in ("task", "worker", *_SOFT):
+                raise ValueError(f"{argument(name)} means nothing beside probabilities, which give each class a column")
+        wanted = spread({"task": self.asked.get("task"), "worker": self.asked.get("worker")})
+        wanted |= {("probability", place): (f"probability of {name!r}", name) for place, name in enumerate(names)}
+        read = self._roles(wanted, ("probability",))
+        columns = [data for data, _ in read.others["probability"]]
+        parts = build_soft([read.ids["task"], read.ids["worker"]], columns, names, self.asked.get("abstain"))
+        return Annotations(*parts, ordered=checked_order(self.asked.get("ordered", False), parts[3], given=True))
+
+    def _read_wide(self) -> Annotations:
+        """Read a table of classes from a file with a task per row and a worker per column, and what its tasks show."""
+        if self._worker_from_file:
+            raise ValueError(
+                f"{argument('worker_from_file', True)} is for files of one worker, and a wide table has several"
+            )
+        for name in self.asked:
+            if name not in ("task", "worker", *_WIDE):
+                raise ValueError(f"{argument(name)} means nothing to a wide table, where each worker has a column")
+        source, show = self.sources[0], self._show
+        if len(self.sources) > 1 or source.kind == "document":
+            raise ValueError("a wide table is read from one CSV or Parquet file")
+        names = column_names(source)
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"{source}: several columns are called {twice!r}; each worker needs a column of its own")
+        task = self.asked.get("task") or next(iter(known_among(names, (*WELL_KNOWN["task"], "id"))), None)
+        chosen = self.asked.get("worker")
+        chosen = [chosen] if isinstance(chosen, str) else chosen
+        workers = [name for name in names if name not in (task, show)] if chosen is None else chosen
+        wanted = [*([] if task is None else [task]), *workers]
+        for name in wanted if show is None else [*wanted, show]:
+            if name not in names:
+                role = "task" if name == task else "shown" if name == show else "worker"
+                raise ValueError(f"no {role} column {name!r}; the columns are {listed(names, 20)}")
+        settings = {name: self.asked[name] for name in _WIDE if name in self.asked}
+        ordered = settings.pop("ordered", False)
+        parts = build_dense(read_columns(source, wanted), task=task, chosen=chosen is not None, **settings)
+        wide = Annotations(*parts, ordered=checked_order(ordered, parts[3], given="classes" in settings))
+        if show is None:
+            return wide
+        # By the same reading as the labels, so that ids have the same type.
+        columns = [show] if task is None else list(dict.fromkeys((task, show)))
+        shown: Annotations = shown_in_frame(read_columns(source, columns), wide, task, show)
+        return shown
+
+    def _question_of(self, export: Export) -> str:
+        """The question of an export that was asked for; a label that was named is the question."""
+        label = self.asked.get("label")
+        return export.question(self._question) if label is None else export.question_named(label, self._question)
+
+    def _read_export(self, found: Export) -> Any:
+        """Make the table of an export's question, in the kind that was asked for."""
+        question = self._question_of(found)
+        if self._kind is not None:
+            found = found.as_kind(question, self._kind, sep=self.asked.get("sep"))
+        table = Records._kinds.get(found.questions[question])
+        taken = () if table is None else table.spec.settings
+        named = [name for name in self.asked if name not in (*taken, "label")]
+        if named:
+            raise ValueError(
+                f"{argument(named[0])} names a column, and {found.name} is an export, whose fields have their "
+                "places; if it is "
+                f"a table after all, read it with {argument('format', 'csv')}, 'parquet' or 'json'"
+            )
+        given = self._defaults | self.asked
+        settings = {name: given[name] for name in taken if name in given}
+        return found.table(question, predictions=self._predictions, show=self._show, **settings)
+
+
+def _does_not_apply(name: str, table: type[Records], known: Iterable[str]) -> str:
+    """Say that a kind does not take a parameter, and which kinds do."""
+    kinds = [
+        kind
+        for kind, other in Records._kinds.items()
+        if name in (*other.spec.roles, *other.spec.settings) and kind != table.spec.word
+    ]
+    listing = ", ".join(known)
+    near = did_you_mean(name, (*table.spec.roles, *table.spec.settings))
+    hint = f"; pass {argument('kind', kinds[0])}" if kinds else near
+    return f"{argument(name)} does not apply to {table.spec.word} answers, which take {listing}{hint}"
+
+
+def _reject_dates(source: Source, start: str | None) -> None:
+    """Reject a table of documents in which starts are dates or times, by its first row: its rows are no spans."""
+    if start is None or start not in column_names(source) or source.kind == "parquet":
+        return
+    values = next((batch.column(0).drop_null() for batch in batches(source, [start])), None)
+    value = "" if values is None or not len(values) else values[0].as_py()
+    if re.search(r"\d[-:/.]\d+[-:/.]\d", value):
+        raise ValueError(
+            f"{source}: column {start!r} holds {value!r}, which is not a place in a text; {advice_on_times()}"
+        )
