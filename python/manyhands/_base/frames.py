@@ -65,6 +65,11 @@ CLASS_NAMES = tuple(name for name in WELL_KNOWN["label"] if name not in WELL_KNO
 _MOST_LISTED = 100
 
 
+def well_known(role: str) -> tuple[str, ...]:
+    """Names of columns that a role's is known by: those of the table above, or its own."""
+    return WELL_KNOWN.get(role, (role,))
+
+
 def take_columns(frame: Any, **given: str | None) -> dict[str, tuple[str, Any]]:
     """Return the name and the data, in whatever form its library has it, of each role's column.
 
@@ -114,7 +119,7 @@ def if_there(frame: Any, role: str) -> str | None:
 
 def one_known(names: Sequence[str], role: str) -> str | None:
     """Return the only one of the names that is well known for a role, if it is the only one."""
-    known = known_among(names, WELL_KNOWN[role])
+    known = known_among(names, well_known(role))
     return known[0] if len(set(known)) == 1 else None
 
 
@@ -174,13 +179,13 @@ def known_among(names: Sequence[str], known: Sequence[str | None]) -> list[str]:
 
 
 def _well_known(names: Sequence[str], role: str, others: Sequence[str] = (), *, weak: bool = False) -> str:
-    known = known_among(names, WELL_KNOWN[role])
+    known = known_among(names, well_known(role))
     if weak and not known:
         known = known_among(names, WEAK.get(role, ()))
     # A column that bears the name of another role is that role's.
     taken = {WELL_KNOWN[other][0] for other in others if other in WELL_KNOWN}
     known = [name for name in known if name not in taken] or known
-    if WELL_KNOWN[role][0] not in CLASS_NAMES:
+    if well_known(role)[0] not in CLASS_NAMES:
         borrowed = known_among(known, CLASS_NAMES)
         known = [name for name in known if name not in borrowed] or known
     if len(set(known)) == 1:
@@ -188,7 +193,7 @@ def _well_known(names: Sequence[str], role: str, others: Sequence[str] = (), *, 
     why, wanted = f"several columns could be the {role} ({_listed(known)})", ""
     if not known:
         why = f"no column has a well-known name for the {role}"
-        wanted = f" (well known are {', '.join(WELL_KNOWN[role])})"
+        wanted = f" (well known are {', '.join(well_known(role))})"
     message = f"{why}: name it with {argument(role)}; the columns are {_listed(names)}{wanted}"
     raise MissingColumnError(message, role)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyhands._base.checks import listed
-from manyhands._base.frames import WELL_KNOWN, known_among
+from manyhands._base.frames import known_among, well_known
 from manyhands._base.sources import Layout, Source
 from manyhands._base.streams import column_names, read_columns
 from manyhands._base.table import Records
@@ -71,7 +71,7 @@ class Known:
         for role in roles:
             name = self._named(role)
             if name is None:
-                known = ", ".join(("truth", *WELL_KNOWN.get(role, (role,))))
+                known = ", ".join(("truth", *well_known(role)))
                 raise ValueError(
                     f"{self.source} has no column for the {role} (known are {known}); its columns are "
                     f"{listed(self._frame.column_names)}"
@@ -85,7 +85,7 @@ class Known:
             return self._task if self._task in names else None
         if role in _ANSWER and self._label is not None:
             return self._label if self._label in names else None
-        known = known_among(names, WELL_KNOWN.get(role, (role,)))
+        known = known_among(names, well_known(role))
         if role in _ANSWER:
             known = known_among(names, (role,)) or known_among(names, ("truth", "gold", "ground_truth")) or known
         return known[0] if known else None

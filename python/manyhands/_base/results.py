@@ -71,10 +71,7 @@ class Results:
         """
         self._fitted()
         now = copy(self)
-        workers: Names = now._held("workers")
-        blank = np.full(len(workers), np.nan)
-        columns = {"worker": workers.arrow(), "n_answers": now._held("n_labels"), "skill": blank, "skill_error": blank}
-        return arrow.table(columns | now._skills())
+        return frame_of_workers(now._held("workers"), now._held("n_labels"), now._skills())
 
     def _skills(self) -> Columns:
         """``skill``, ``skill_error`` and further columns of :meth:`workers_frame`, as far as they are known."""
@@ -254,6 +251,13 @@ class Results:
         return write_report(
             copy(self), path, votes=votes, gold=gold, scores=scores, audit=audit, title=title, source=source
         )
+
+
+def frame_of_workers(workers: Names, n_answers: Any, more: Columns) -> pa.Table:
+    """One row per worker: the columns that workers of all kinds have, then what else is known of them."""
+    blank = np.full(len(workers), np.nan)
+    columns = {"worker": workers.arrow(), "n_answers": n_answers, "skill": blank, "skill_error": blank}
+    return arrow.table(columns | more)
 
 
 def reliability(values: Array, errors: Array) -> Array:

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core, metrics
-from manyhands._base import arrow
 from manyhands._base.checks import counted
 from manyhands._base.estimator import Array, KnowsWorkers
 from manyhands._base.fitted import distributions, probabilities, setting
 from manyhands._base.limits import check_memory
 from manyhands._base.names import Names
+from manyhands._base.results import frame_of_workers
 from manyhands.categorical._passes import judged_by
 from manyhands.categorical._streamed import StreamedPosterior
 from manyhands.categorical.table import Annotations
@@ -244,8 +244,8 @@ class KnowsConfusion(KnowsWorkers):
         """
         self._fitted()
         now = copy(self)
-        columns = {"worker": now._workers.arrow(), "n_answers": now._n_labels} | now._worker_measures()._asdict()
-        return arrow.table(columns | {"spammer_score": now._errors().spammer_scores()})
+        more = now._worker_measures()._asdict() | {"spammer_score": now._errors().spammer_scores()}
+        return frame_of_workers(now._workers, now._n_labels, more)
 
     def _recode(self, votes: Annotations) -> _core.Table:
         """The table with this model's class codes."""

@@ -100,7 +100,12 @@ def open_log_of(args: Namespace) -> None:
             if role in columns:
                 raise ValueError(f"the column of the role {role!r} is named twice")
             columns[role] = column
-    known = (*_SETTINGS, *Records._kinds[CLASSES].spec.settings, *inspect.signature(Log).parameters)
+    parameters = inspect.signature(Log).parameters.values()
+    known = (
+        *_SETTINGS,
+        *Records._kinds[CLASSES].spec.settings,
+        *(p.name for p in parameters if p.kind is p.KEYWORD_ONLY),
+    )
     settings = {name: value for name in known if (value := getattr(args, name, None)) is not None}
     args.opened = open_log(args.log, **columns, **settings)
 

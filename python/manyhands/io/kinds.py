@@ -8,7 +8,16 @@ from typing import Any
 
 from manyhands._base.checks import check_choice
 from manyhands._base.columns import spread
-from manyhands._base.frames import CLASS_NAMES, WEAK, WELL_KNOWN, known_among, match_columns, names_of, one_known
+from manyhands._base.frames import (
+    CLASS_NAMES,
+    WEAK,
+    WELL_KNOWN,
+    known_among,
+    match_columns,
+    names_of,
+    one_known,
+    well_known,
+)
 from manyhands._base.table import Records
 from manyhands.texts.table import Texts
 
@@ -53,7 +62,7 @@ def _known(names: Sequence[str], role: str) -> bool:
     if role == "value":
         sure = [name for name in WELL_KNOWN["value"] if name not in _EITHER]
         return bool(known_among(names, sure)) and not known_among(names, CLASS_NAMES)
-    return bool(known_among(names, WELL_KNOWN[role]))
+    return bool(known_among(names, well_known(role)))
 
 
 def with_answer(table: type[Records], names: Sequence[str], named: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,7 +83,7 @@ def with_answer(table: type[Records], names: Sequence[str], named: Mapping[str, 
         return found
     if "label" in found:
         found[roles[0]] = found.pop("label")
-    elif not known_among(names, WELL_KNOWN[roles[0]]) and (label := one_known(names, "label")):
+    elif not known_among(names, well_known(roles[0])) and (label := one_known(names, "label")):
         found[roles[0]] = label
     return found
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any
 
 from manyhands._base.estimator import Estimator
 from manyhands._base.table import Records
 from manyhands.testing import common
-from manyhands.testing.subject import Subject, checks_of, run_checks
+from manyhands.testing.subject import SimulatedSubject, Subject, checks_of, run_checks
 
 
 def aggregator_checks(
@@ -33,21 +35,33 @@ def aggregator_checks(
         Names of checks that its settings rule out, each with the reason. What no setting of a class can keep belongs
         into its attribute ``_skipped_checks``, which is the same; ``_most_classes`` says how many classes it takes.
     """
+    module = _checks_in(_kind_of(estimator, kind))
     subject = subject_of(estimator, kind=kind, skip=skip)
-    return checks_of(subject, (*common.CHECKS, *_checks_in(estimator, kind).CHECKS))
+    return checks_of(subject, (*common.CHECKS, *(() if module is None else module.CHECKS)))
 
 
 def subject_of(estimator: Any, *, kind: str = "categorical", skip: Mapping[str, str] | None = None) -> Any:
     """The subject of an aggregator's checks; see :func:`aggregator_checks`."""
-    subject: Subject = _checks_in(estimator, kind).SUBJECT.of(estimator, skip or {})
+    kind = _kind_of(estimator, kind)
+    module = _checks_in(kind)
+    if module is None:
+        return replace(SimulatedSubject.of(estimator, skip or {}), kind=kind)
+    subject: Subject = module.SUBJECT.of(estimator, skip or {})
     return subject
 
 
-def _checks_in(estimator: Any, kind: str) -> Any:
-    """The module with the checks of an estimator's kind."""
+def _kind_of(estimator: Any, kind: str) -> str:
+    """The kind of answers that an estimator takes; of one made by a function, what the caller says."""
     if isinstance(estimator, type) or not (isinstance(estimator, Estimator) or callable(estimator)):
         raise TypeError(f"expected an aggregator, or a function that makes one for a crowd, not {estimator!r}")
-    return Records._kinds[getattr(estimator, "_kind", kind)].spec.module("checks")
+    found: str = getattr(estimator, "_kind", kind)
+    return found
+
+
+def _checks_in(kind: str) -> Any:
+    """The module with the checks of a kind; None where it has none beside those of all kinds."""
+    spec = Records._kinds[kind].spec
+    return spec.module("checks") if find_spec(spec.path("checks")) else None
 
 
 def check_aggregator(

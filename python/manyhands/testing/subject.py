@@ -7,11 +7,13 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from manyhands._simulate import simulate
 from manyhands.errors import IdentifiabilityWarning
 
 S = TypeVar("S", bound="Checked")
@@ -109,6 +111,46 @@ class Subject(Checked):
         """A fresh estimator, fitted to a log; to the standard one if none is given."""
         log = log or self.standard
         return self.make(log).fit(log.votes())
+
+
+@dataclass(frozen=True)
+class SimulatedLog:
+    """A log that is simulated when it is asked for, with the sizes that its kind has by default."""
+
+    kind: str
+    seed: int
+
+    def votes(self) -> Any:
+        """The answers as ``fit`` takes them."""
+        return simulated(self.kind, self.seed)
+
+
+@cache
+def simulated(kind: str, seed: int) -> Any:
+    """A simulated log of a kind."""
+    return simulate(kind=kind, seed=seed).log
+
+
+@dataclass(frozen=True)
+class SimulatedSubject(Subject):
+    """An estimator of a kind that has a simulator and no checks of its own."""
+
+    kind: str = ""
+
+    @property
+    def standard(self) -> Log:
+        """A simulated log."""
+        return SimulatedLog(self.kind, 0)
+
+    @property
+    def other(self) -> Log:
+        """Another one."""
+        return SimulatedLog(self.kind, 1)
+
+    @property
+    def large(self) -> Log:
+        """The first one: nothing is known of sizes."""
+        return self.standard
 
 
 def results_of(model: Any) -> list[str]:
