@@ -164,13 +164,18 @@ def read_and_fit(args: Namespace, stages: Stages, evaluate: str | None = None) -
         model = build(read_truth(args, args.gold, votes))
         truth: Truth | Known | None = None
         if evaluate is not None and args.kind != CLASSES:
-            layout = Layout(*(getattr(args, name) for name in LAYOUT))
-            truth = Known(evaluate, layout, votes, task=args.truth_task, label=args.truth_label)
+            truth = known_answers(args, votes, evaluate)
         elif (known := read_truth(args, evaluate, votes)) is not None:
             truth = Truth(votes, known, str(evaluate))
     with stages.stage("fitting", model._iterations()) as progress:
         model.fit(votes, progress=progress or False)
     return votes, model, truth
+
+
+def known_answers(args: Namespace, votes: Any, path: str) -> Known:
+    """Known answers to a log that is not of classes, from a file."""
+    layout = Layout(*(getattr(args, name) for name in LAYOUT))
+    return Known(path, layout, votes, task=args.truth_task, label=args.truth_label)
 
 
 def report(args: Namespace, votes: Any, model: Any, stages: Stages) -> dict[str, Any]:

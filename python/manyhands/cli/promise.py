@@ -5,14 +5,11 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Any
 
-from manyhands._base.known import Known
-from manyhands._base.sources import Layout
-from manyhands.cli.aggregate import read_and_fit, report, summary_of_fit, summary_of_log
+from manyhands.cli.aggregate import known_answers, read_and_fit, report, summary_of_fit, summary_of_log
 from manyhands.cli.console import Stages, number, print_frame, print_json, print_summary, write
 from manyhands.cli.kinds import CLASSES, add_kind, settle_kind
 from manyhands.cli.methods import add_fit
 from manyhands.cli.options import (
-    LAYOUT,
     STDOUT,
     Commands,
     add_command,
@@ -131,8 +128,7 @@ def _gold(args: Namespace, path: str, votes: Any) -> Any:
         assert pair is not None
         here = votes._tasks.find(pair[0]) >= 0
         return pair[0][here], pair[1][here]
-    layout = Layout(*(getattr(args, name) for name in LAYOUT))
-    truth = Known(path, layout, votes, task=args.truth_task, label=args.truth_label)
+    truth = known_answers(args, votes, path)
     role = _ANSWERS.get(args.kind, "right")
     columns = truth.columns("task", role)
     names = {str(name): name for name in votes._tasks.values.tolist()}
