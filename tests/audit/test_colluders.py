@@ -60,7 +60,7 @@ def test_a_group_that_is_begun_wrong_comes_right():
     votes, _, who, _ = plot(0.3)
     search, begun = _Search.of(votes, "covariance", None, 0), who.copy()
     begun[[np.flatnonzero(who)[0], *np.flatnonzero(~who)[:2]]] = [False, True, True]
-    assert search._explain(begun, search._nobody()).group.tolist() == who.tolist()
+    assert search._explain(begun, search._empty_group()).group.tolist() == who.tolist()
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.6])

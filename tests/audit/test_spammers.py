@@ -108,10 +108,10 @@ def test_knowledge_matches_its_twin():
     fit = mh.DawidSkene().fit(votes)
     known = Knowledge.of(*votes.table.leave_one_out_sums(fit.posterior_, fit.confusion_))
     twin = audit.knowledge(em.Rows.of(votes), fit.posterior_, fit.confusion_)
-    for ours, theirs in zip((known.knows, known.error, known.skew, known.bend), twin.T, strict=True):
+    for ours, theirs in zip((known.knows, known.error, known.skew, known.curvature), twin.T, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9)
     share = np.array([[-0.5, 0.0, 0.3, 1.0]])
-    bent = 1 + known.skew[:, None] * share - known.bend[:, None] * share**2
+    bent = 1 + known.skew[:, None] * share - known.curvature[:, None] * share**2
     np.testing.assert_allclose(known.variance(share), known.error[:, None] ** 2 * np.maximum(bent, 0.2))
 
 

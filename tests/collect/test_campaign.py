@@ -179,7 +179,7 @@ def test_stepwise_em_is_its_twin(crowd: mh.categorical.CategoricalSimulation) ->
 @pytest.mark.parametrize(
     ("settings", "message"),
     [({"tasks": []}, "task"), ({"classes": []}, "classes"),
-     ({"workers": []}, "nobody is available"),
+     ({"workers": []}, "available"),
      ({"strategy": "best"}, "strategy"), ({"update": "never"}, "update"), ({"kappa": 0.3}, "kappa"),
      ({"error": 1.5}, "error"), ({"budget": -1}, "budget"), ({"tasks": [1, 1]}, "twice"),
      ({"workers": {"worker": [1], "cost": [2.0]}}, "costs")],

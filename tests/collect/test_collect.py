@@ -14,7 +14,7 @@ import manyhands as mh
 from manyhands.collect import gains
 from manyhands.collect.beliefs import beliefs_of
 from manyhands.collect.needed import _Worlds
-from manyhands.collect.stop import finished
+from manyhands.collect.stop import need_no_more
 from oracles import collect as twins
 
 STRATEGIES = ("entropy", "margin", "error", "information")
@@ -210,8 +210,8 @@ def test_nothing_open_is_said_and_empty(model: mh.DawidSkene) -> None:
 
 @pytest.mark.parametrize(
     ("workers", "message"),
-    [([], "nobody is available"), ({"worker": ["a"], "capacity": [0]}, "nobody is available"),
-     ({"worker": [], "capacity": []}, "nobody is available"), ("some", "workers"),
+    [([], "available"), ({"worker": ["a"], "capacity": [0]}, "available"),
+     ({"worker": [], "capacity": []}, "available"), ("some", "workers"),
      (["a", "a"], "twice"), ({"worker": ["a"], "cost": [0.0]}, "above 0"),
      ({"worker": ["a"], "capacity": [1.5]}, "numbers")],
 )  # fmt: skip
@@ -260,7 +260,7 @@ def test_slips_are_named(model: mh.DawidSkene, tmp_path: object) -> None:
 def test_the_boundary_is_the_twins(seed: int, k: int, error: float) -> None:
     rng = np.random.default_rng(seed)
     rows, prior = rng.dirichlet(np.full(k, 0.05), 50), rng.dirichlet(np.ones(k))
-    assert finished(rows, prior, error).tolist() == [twins.stops(row, prior, error) for row in rows]
+    assert need_no_more(rows, prior, error).tolist() == [twins.stops(row, prior, error) for row in rows]
 
 
 @pytest.mark.parametrize("prior", [(0.5, 0.5), (0.9, 0.1)])
@@ -273,7 +273,7 @@ def test_tasks_stop_at_a_wrong_class_as_seldom_as_stated(prior: tuple[float, flo
         said = np.where(rng.random(n) < right, truth, 1 - truth)
         odds = np.where(stopped, odds, odds + np.where(said == 1, 1, -1) * np.log(right / (1 - right)))
         p = 1 / (1 + np.exp(-odds))
-        now = ~stopped & finished(np.stack([1 - p, p], axis=1), np.array(prior), error)
+        now = ~stopped & need_no_more(np.stack([1 - p, p], axis=1), np.array(prior), error)
         wrong |= now & ((p > 0.5) != truth)
         stopped |= now
     assert stopped.mean() > 0.99

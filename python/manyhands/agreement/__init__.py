@@ -1,14 +1,13 @@
-"""How far the answers of a crowd agree, beyond what chance would do.
+"""Inter-annotator agreement beyond chance.
 
-Of labels on the same task, whoever gave them: :func:`krippendorff_alpha`, :func:`fleiss_kappa`, :func:`gwet_ac1` and
-:func:`gwet_ac2`. Of workers two by two: :func:`cohen_kappa`, :func:`scott_pi`, and :func:`pairwise` for the
-coefficient of every pair. Of numbers: :func:`icc`, :func:`pearson`, and :func:`bland_altman` for limits of agreement.
-Of spans: :func:`span_agreement`. :func:`agreement_ratio` compares a model's answers with the crowd's, and
-:func:`worker_ratios` each worker's with the others'.
-:func:`by_class` and :func:`by_task` are tables of which classes and which tasks the crowd agrees on.
+Labels on the same task: :func:`krippendorff_alpha`, :func:`fleiss_kappa`, :func:`gwet_ac1` and :func:`gwet_ac2`. Pairs
+of workers: :func:`cohen_kappa`, :func:`scott_pi`, and :func:`pairwise` for the coefficient of every pair. Numbers:
+:func:`icc`, :func:`pearson`, and :func:`bland_altman` for limits of agreement. Spans: :func:`span_agreement`.
+:func:`agreement_ratio` compares a model's answers with the crowd's, and :func:`worker_ratios` each worker's with the
+others'. :func:`by_class` and :func:`by_task` list agreement by class and by task.
 
-Each returns an :class:`Agreement`: the value, an interval if resamples are asked for, and what it rests on. A
-coefficient that is undefined is NaN, and ``reason`` tells why.
+Each function returns an :class:`Agreement`: the value, an interval if resamples are requested, and the number of tasks
+and pairs behind it. An undefined coefficient is NaN, and ``reason`` states why.
 """
 
 from manyhands.agreement.counts import fleiss_kappa, gwet_ac1, gwet_ac2, krippendorff_alpha

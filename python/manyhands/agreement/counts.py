@@ -1,4 +1,4 @@
-"""Agreement of the labels that meet on a task, whoever gave them."""
+"""Agreement of labels on the same task, regardless of which worker gave them."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ def krippendorff_alpha(
 ) -> Agreement:
     """Krippendorff's alpha: one minus observed over expected disagreement.
 
-    Any number of workers, of labels a task and of missing labels. Tasks with one label say nothing and are left out.
+    Use it as the default coefficient: it allows any number of workers, labels per task and missing labels. Tasks with
+    one label are left out.
 
     Parameters
     ----------
-    votes
-        An :class:`~manyhands.Annotations` table, or a frame with well-known column names.
-    level
-        How labels differ. ``"nominal"``: they do or they do not. ``"ordinal"``: by the labels that rank between
-        them, classes being in the order of the table (pass ``classes=`` when it is made). ``"interval"``: by the
+    votes : Annotations or frame
+        The annotations, or a frame with well-known column names.
+    level : {"nominal", "ordinal", "interval", "ratio"}, default "nominal"
+        Distance of two labels. ``"nominal"``: equal or not. ``"ordinal"``: by the labels that rank between them, in the
+        order of the table's classes (set by ``classes=``). ``"interval"``: by the
         square of their difference. ``"ratio"``: by the square of their difference relative to their sum. For the
         last two the classes must be numbers.
-    resamples
-        Groups of tasks to leave out in turn for the interval, a hundred or so; 0 for no interval. There are never more
-        groups than tasks.
-    confidence
+    resamples : int, default 0
+        Number of jackknife groups for the interval, about a hundred; 0 for no interval. At most one group per task.
+    confidence : float, default 0.95
         Level of the interval.
-    seed
-        Which tasks form a group; the same on any number of threads.
+    seed : int, default 0
+        Seed of the assignment of tasks to groups; the result is the same on any number of threads.
 
     Returns
     -------
@@ -52,13 +52,12 @@ def krippendorff_alpha(
     Notes
     -----
     Time O(annotations) for the value and for each resample, and O(classes²) where the level is not nominal. Memory at
-    most 6 bytes an annotation and 21 bytes a task. A worker's second label of a task counts as one more label.
+    most 6 bytes per annotation and 21 bytes per task. A worker's second label of a task counts as one more label.
 
-    The interval is for the alpha that the same workers would have on endlessly many tasks like these: workers are as
-    they are, and tasks are a sample. Its standard error is that of a delete-a-group jackknife, with Student's quantile
-    for the number of groups, on the scale of the logarithm of one minus alpha. Where all tasks say the same, it allows
-    for what as many tasks may fail to show. It is None, and ``reason`` tells so, if alpha is undefined without some
-    group of tasks.
+    The interval treats workers as fixed and tasks as a sample. Its standard error is that of a delete-a-group
+    jackknife, with Student's quantile for the number of groups, on the scale of log(1 - alpha). If all tasks agree, it
+    allows for disagreement too rare to be observed in that number of tasks. It is None, with a ``reason``, if alpha is
+    undefined without some group of tasks.
 
     References
     ----------
@@ -88,19 +87,19 @@ def krippendorff_alpha(
 def fleiss_kappa(
     votes: Any, *, weights: str | None = None, resamples: int = 0, confidence: float = 0.95, seed: int = 0
 ) -> Agreement:
-    """Fleiss' kappa, also where tasks have different numbers of labels.
+    """Fleiss' kappa, also for tasks with different numbers of labels.
 
-    The convention for those is Gwet's: tasks count alike, however many labels they have; the observed agreement is
-    that of tasks with two labels or more, the shares of the classes are averages over all tasks. Where all tasks have
-    equally many labels this is the published kappa.
+    Use it to compare with published kappas. With equal numbers of labels per task, it is the published coefficient;
+    otherwise Gwet's convention applies: all tasks have equal weight, the observed agreement is that of tasks with two
+    labels or more, and class shares are means over all tasks.
 
     Parameters
     ----------
-    votes
-        An :class:`~manyhands.Annotations` table, or a frame with well-known column names.
-    weights
-        How labels differ: None, they do or they do not; ``"linear"`` or ``"quadratic"``, by their distance in the
-        order of the table's classes.
+    votes : Annotations or frame
+        The annotations, or a frame with well-known column names.
+    weights : {None, "linear", "quadratic"}, default None
+        Distance of two labels: None for equal or not; ``"linear"`` or ``"quadratic"`` by their distance in the order of
+        the table's classes.
     resamples, confidence, seed
         As in :func:`krippendorff_alpha`.
 
@@ -129,15 +128,15 @@ def fleiss_kappa(
 
 
 def gwet_ac1(votes: Any, *, resamples: int = 0, confidence: float = 0.95, seed: int = 0) -> Agreement:
-    """Gwet's AC1: agreement beyond chance where chance means workers who do not know.
+    """Gwet's AC1: agreement beyond chance, robust to a dominant class.
 
-    Unlike kappa it does not fall towards zero when nearly all labels are of one class.
+    Use it where nearly all labels are of one class: kappa then falls toward zero, AC1 does not.
 
     Parameters
     ----------
-    votes
-        An :class:`~manyhands.Annotations` table, or a frame with well-known column names. All its classes count,
-        also those nobody named.
+    votes : Annotations or frame
+        The annotations, or a frame with well-known column names. All its classes count,
+        including classes without labels.
     resamples, confidence, seed
         As in :func:`krippendorff_alpha`.
 
@@ -175,8 +174,8 @@ def gwet_ac2(
     ----------
     votes
         As in :func:`gwet_ac1`; classes are in the order of the table.
-    weights
-        How agreement falls with the distance of two classes: ``"linear"`` or ``"quadratic"``.
+    weights : {"linear", "quadratic"}, default "quadratic"
+        How agreement falls with the distance of two classes.
     resamples, confidence, seed
         As in :func:`krippendorff_alpha`.
 
@@ -201,7 +200,7 @@ def gwet_ac2(
     True
     """
     if weights is None:
-        raise ValueError("weights must be 'linear' or 'quadratic', not None; without weights it is gwet_ac1")
+        raise ValueError("weights must be 'linear' or 'quadratic', not None; use gwet_ac1 for unweighted agreement")
     return _by_rank(votes, "gwet", weights, Jackknife(resamples, confidence, seed))
 
 
@@ -214,21 +213,18 @@ def _by_rank(votes: Any, coefficient: str, weights: str | None, jackknife: Jackk
 
 def _of_counts(votes: Annotations, coefficient: str, scale: dict[str, Any], jackknife: Jackknife) -> Agreement:
     if isinstance(votes, ShardedAnnotations):
-        found = _of_shards(votes.passes, coefficient, scale, jackknife)
+        sums = _of_shards(votes.passes, coefficient, scale, jackknife)
     else:
-        found = votes.table.agreement_by_counts(coefficient=coefficient, **scale, **jackknife.arguments())
-    reason = (
-        "no task has two labels" if found["n_tasks"] == 0 else "all labels are equal: nothing could disagree by chance"
-    )
-    return jackknife.agreement(found, reason)
+        sums = votes.table.agreement_by_counts(coefficient=coefficient, **scale, **jackknife.arguments())
+    reason = "no task has two labels" if sums["n_tasks"] == 0 else "all labels are equal: chance disagreement is 0"
+    return jackknife.agreement(sums, reason)
 
 
 def _of_shards(shards: Sharded, coefficient: str, scale: dict[str, Any], jackknife: Jackknife) -> _core._Counted:
-    """The coefficient of a log in shards, from sums over each of them."""
+    """Compute the coefficient of a log in shards, from sums over each of them."""
     if jackknife.resamples:
         raise TypeError(
-            "an interval needs all annotations in memory, and this log is in shards on disk: leave resamples at 0, or "
-            "take votes.in_memory(), where it fits"
+            "resamples must be 0 for a log in shards on disk; for an interval, take votes.in_memory() if it fits"
         )
     k = shards.n_classes
     pairs, classes, n, n_paired, n_pairs = np.zeros((k, k)), np.zeros(k), 0.0, 0.0, 0
@@ -248,7 +244,7 @@ def _of_shards(shards: Sharded, coefficient: str, scale: dict[str, Any], jackkni
 
 
 def _numbers(votes: Annotations, level: str) -> Array:
-    """The classes as numbers."""
+    """Return the classes as numbers; raise if they are not."""
     if votes.classes.dtype.kind not in "biuf":
         raise TypeError(
             f"level={level!r} needs classes that are numbers, and {votes.classes.tolist()[0]!r} is not one; use "

@@ -1,9 +1,9 @@
 """Agreement of numbers: intraclass correlations, correlations of pairs of workers, and limits of agreement.
 
-Variance components are told by pairs of ratings, whatever the design: two ratings of one task by different workers
-differ by what workers and noise do, two by one worker of different tasks by what tasks and noise do, and two that share
-neither by all three. Each mean of half the squared differences is unbiased for its sum of components, for complete
-tables and for sparse ones; for complete ones they are those of the analysis of variance.
+Variance components are estimated from pairs of ratings, for any design: two ratings of one task by different workers
+differ by worker and noise variance, two by one worker of different tasks by task and noise variance, and two that share
+neither by all three. Each mean of half the squared differences is unbiased for its sum of components; on complete
+tables the components equal those of the analysis of variance.
 """
 
 from __future__ import annotations
@@ -40,11 +40,9 @@ class _Log(NamedTuple):
     def of(cls, ratings: Any) -> _Log:
         table: Ratings = Ratings._as_table(ratings)
         if table.n_dims > 1:
-            raise ValueError(
-                f"agreement is of one number, and answers have {table.n_dims}; make a table of one of them"
-            )
+            raise ValueError(f"agreement needs one number per answer, not {table.n_dims}; make a table of one of them")
         if table.weights is not None:
-            warn_of_data("agreement counts ratings: their weights are left aside")
+            warn_of_data("agreement ignores the weights of ratings")
         tasks, workers, values = table.codes()
         largest = float(np.abs(values).max()) or 1.0
         values = values / largest
@@ -67,7 +65,7 @@ class _Components(NamedTuple):
     apart: float
     n_pairs: int
     n_tasks: int
-    #: Ratings a task, as a harmonic mean.
+    #: Harmonic mean of the number of ratings per task.
     raters: float
 
 
@@ -110,7 +108,7 @@ def _components(log: _Log) -> _Components:
 
 
 def _coefficient(found: _Components, model: str, average: bool) -> float:
-    """An intraclass correlation; NaN where it is undefined."""
+    """Return an intraclass correlation; NaN if it is undefined."""
     if model == "one-way":
         signal, rest = found.other_task - found.same_task, found.same_task
     elif model == "two-way":
@@ -135,20 +133,22 @@ def icc(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Agreement:
-    """Intraclass correlation: the share of the ratings' variance that is the tasks'.
+    """Intraclass correlation: the share of the ratings' variance that is due to the tasks.
+
+    Use it to report how reliable numeric ratings are; set `average=True` for the reliability of their mean.
 
     Parameters
     ----------
-    ratings
+    ratings : Ratings or frame
         A :class:`~manyhands.Ratings` table of one number, or a frame with well-known column names.
-    model
-        ``"one-way"``, ICC(1): workers are not told apart. ``"two-way"``, ICC(2): workers are a sample of all who might
-        rate, and their biases are disagreement (absolute agreement). ``"consistency"``, ICC(3): biases are left aside.
-    average
-        For the mean of as many ratings as tasks have, rather than for one: ICC(1, k) and so on. Where tasks have
-        different numbers of ratings, k is the harmonic mean of those with at least two.
+    model : {"one-way", "two-way", "consistency"}, default "two-way"
+        ``"one-way"``, ICC(1): ignores which worker gave a rating. ``"two-way"``, ICC(2): workers are a random sample,
+        and their biases count as disagreement (absolute agreement). ``"consistency"``, ICC(3): biases are ignored.
+    average : bool, default False
+        Reliability of the mean of as many ratings as tasks have, rather than for one: ICC(1, k) and so on. Where tasks
+        have different numbers of ratings, k is the harmonic mean of those with at least two.
     resamples, confidence, seed
-        The interval is a jackknife's: tasks are left out in so many groups; 0 for none. As in
+        Jackknife groups of tasks for the interval (0 for none), its level, and the seed of the groups, as in
         :func:`krippendorff_alpha`.
 
     Returns
@@ -180,38 +180,39 @@ def icc(
     jackknife.check()
 
     def measure(log: _Log) -> _Measured:
-        found = _components(log)
-        return _Measured(_coefficient(found, model, average), found.n_pairs, found.n_tasks)
+        components = _components(log)
+        return _Measured(_coefficient(components, model, average), components.n_pairs, components.n_tasks)
 
-    return _judged(_Log.of(ratings), jackknife, measure, "no task has ratings by two workers, or none of them vary")
+    reason = "no task has ratings by two workers, or none of them vary"
+    return _with_interval(_Log.of(ratings), jackknife, measure, reason)
 
 
 class _Measured(NamedTuple):
-    """A coefficient, how many pairs were compared, and how many tasks have something to compare."""
+    """A coefficient, the number of pairs compared, and the number of tasks with at least one pair."""
 
     value: float
     n_pairs: int
     n_tasks: int
 
 
-def _judged(log: _Log, jackknife: Jackknife, measure: Callable[[_Log], _Measured], reason: str) -> Agreement:
-    """A coefficient with its interval."""
+def _with_interval(log: _Log, jackknife: Jackknife, measure: Callable[[_Log], _Measured], reason: str) -> Agreement:
+    """Compute a coefficient and its jackknife interval."""
     whole = measure(log)
     left_out, sizes = _left_out(log, jackknife, lambda rest: measure(rest).value)
-    found: Any = {**whole._asdict(), "left_out": left_out, "sizes": sizes, "worst": _WORST}
-    return jackknife.agreement(found, reason)
+    estimates: Any = {**whole._asdict(), "left_out": left_out, "sizes": sizes, "worst": _WORST}
+    return jackknife.agreement(estimates, reason)
 
 
 def _left_out(
     log: _Log, jackknife: Jackknife, measure: Callable[[_Log], float]
 ) -> tuple[Array, npt.NDArray[np.uint32]]:
-    """A measure without each of some groups of tasks, and the groups' sizes."""
+    """Return the measure without each group of tasks, and the groups' sizes."""
     groups = min(jackknife.resamples, log.n_tasks)
     if groups < 2:
         return np.zeros(0), np.zeros(0, np.uint32)
     group = np.random.default_rng(jackknife.seed).permutation(log.n_tasks) % groups
-    found = np.array([measure(log.rows(group[log.tasks] != g)) for g in range(groups)])
-    return found, np.bincount(group, minlength=groups).astype(np.uint32)
+    values = np.array([measure(log.rows(group[log.tasks] != g)) for g in range(groups)])
+    return values, np.bincount(group, minlength=groups).astype(np.uint32)
 
 
 def pearson(
@@ -226,7 +227,7 @@ def pearson(
 
     Parameters
     ----------
-    ratings
+    ratings : Ratings or frame
         A :class:`~manyhands.Ratings` table of one number, or a frame with well-known column names.
     min_overlap
         Pairs with fewer common tasks are left out; three at the least, since two points always lie on a line.
@@ -236,12 +237,12 @@ def pearson(
     Returns
     -------
     Agreement
-        Between -1 and 1, whatever the workers' biases and scales. ``n_pairs`` counts pairs of workers compared; pairs
-        of whom one always said the same are left out. NaN where none are left.
+        Between -1 and 1, independent of the workers' biases and scales. ``n_pairs`` counts the pairs of workers
+        compared; pairs in which one worker's ratings do not vary are left out. NaN if none remain.
 
     Notes
     -----
-    O(pairs of ratings on the same task) time and memory. Of a worker's repeated ratings of a task the mean counts.
+    O(pairs of ratings on the same task) time and memory. A worker's repeated ratings of a task are averaged.
 
     Examples
     --------
@@ -254,7 +255,7 @@ def pearson(
     jackknife = Jackknife(resamples, confidence, seed)
     jackknife.check()
     reason = f"no two workers share {min_overlap} tasks on which both vary"
-    return _judged(_once(_Log.of(ratings)), jackknife, lambda log: _mean_correlation(log, min_overlap), reason)
+    return _with_interval(_once(_Log.of(ratings)), jackknife, lambda log: _mean_correlation(log, min_overlap), reason)
 
 
 def _once(log: _Log) -> _Log:
@@ -314,7 +315,7 @@ def bland_altman(ratings: Any, workers: tuple[Any, Any] | None = None, *, level:
 
     Parameters
     ----------
-    ratings
+    ratings : Ratings or frame
         A :class:`~manyhands.Ratings` table of one number, or a frame with well-known column names.
     workers
         Two workers by name: differences of the first from the second. None for all pairs of different workers on all
@@ -334,7 +335,7 @@ def bland_altman(ratings: Any, workers: tuple[Any, Any] | None = None, *, level:
     >>> round(limits.bias, 2), round(limits.low, 2), round(limits.high, 2)
     (-2.0, -3.96, -0.04)
     """
-    # Not worth a place in every import of the library.
+    # Slow to import.
     from statistics import NormalDist
 
     check_between("level", level, such_as=0.95)
@@ -342,10 +343,10 @@ def bland_altman(ratings: Any, workers: tuple[Any, Any] | None = None, *, level:
     log = _Log.of(table)
     z = NormalDist().inv_cdf(0.5 + level / 2)
     if workers is None:
-        found = _components(log)
-        bias, deviation, n = 0.0, float(np.sqrt(2 * found.same_task)), found.n_pairs
+        components = _components(log)
+        bias, deviation, n = 0.0, float(np.sqrt(2 * components.same_task)), components.n_pairs
     else:
-        differences = _differences(_once(log), *_named(table, workers))
+        differences = _differences(_once(log), *_codes_of_pair(table, workers))
         n = len(differences)
         bias = float(differences.mean()) if n else float("nan")
         deviation = float(differences.std(ddof=1)) if n > 1 else float("nan")
@@ -353,16 +354,16 @@ def bland_altman(ratings: Any, workers: tuple[Any, Any] | None = None, *, level:
     return Limits(bias, bias - z * deviation, bias + z * deviation, deviation, n, float(level))
 
 
-def _named(table: Ratings, workers: tuple[Any, Any]) -> tuple[int, int]:
-    """Codes of two workers."""
+def _codes_of_pair(table: Ratings, workers: tuple[Any, Any]) -> tuple[int, int]:
+    """Return the codes of two workers, given by name."""
     if not isinstance(workers, tuple | list) or len(workers) != 2:
         raise ValueError(f"workers must be two names, not {workers!r}")
     place = table._workers.match(sequence(list(workers)))
     for name, code in zip(workers, place.tolist(), strict=True):
         if code < 0:
-            raise ValueError(f"there is no worker {name!r} in the table")
+            raise ValueError(f"worker {name!r} is not in the table")
     if place[0] == place[1]:
-        raise ValueError(f"workers must be two, not {workers[0]!r} twice")
+        raise ValueError(f"workers must be two different names, not {workers[0]!r} twice")
     return int(place[0]), int(place[1])
 
 

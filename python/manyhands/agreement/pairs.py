@@ -36,22 +36,22 @@ def cohen_kappa(
     """Cohen's kappa of two workers, or of all pairs who share tasks.
 
     For two workers it is one minus observed over expected disagreement. For all pairs, both of these are averaged over
-    the pairs before they are divided, which is Conger's kappa where everybody labels every task.
+    the pairs before they are divided, which is Conger's kappa if every worker labels every task.
 
     Parameters
     ----------
-    votes
-        An :class:`~manyhands.Annotations` table, or a frame with well-known column names.
+    votes : Annotations or frame
+        The annotations, or a frame with well-known column names.
     workers
         Two workers by name; None for all pairs.
-    weights
-        How labels differ: None, they do or they do not; ``"linear"`` or ``"quadratic"``, by their distance in the
-        order of the table's classes.
+    weights : {None, "linear", "quadratic"}, default None
+        Distance of two labels: None for equal or not; ``"linear"`` or ``"quadratic"`` by their distance in the order of
+        the table's classes.
     average
-        How pairs are averaged: ``"overlap"``, by the number of tasks that both labelled, or ``"even"``, alike.
+        How pairs are averaged: ``"overlap"``, by the number of tasks that both labeled, or ``"even"``, equally.
     min_overlap
-        Leave pairs with fewer common tasks out of the average. One task alone says nothing of chance, so that two is
-        the least. Two workers named by `workers` are always compared.
+        Leave pairs with fewer common tasks out of the average. At least two, since chance cannot be estimated from one
+        task. Two workers named by `workers` are always compared.
     resamples, confidence, seed
         As in :func:`krippendorff_alpha`.
 
@@ -64,7 +64,7 @@ def cohen_kappa(
     Notes
     -----
     Time O(Σ n²) over tasks with n labels, for the value and for each resample; memory 20 bytes for each two labels of
-    a task and 72 bytes for each two workers who meet. Where a worker labelled a task more than once, each of these
+    a task and 72 bytes for each two workers who meet. Where a worker labeled a task more than once, each of these
     labels meets the other's.
 
     The kappa of two workers on few common tasks is too low: what they agree on is also what chance is reckoned from (on
@@ -108,7 +108,7 @@ def scott_pi(
 ) -> Agreement:
     """Scott's pi of two workers, or of all pairs who share tasks.
 
-    As :func:`cohen_kappa`, but chance draws both labels from what the two workers said together, so that differing
+    As :func:`cohen_kappa`, but chance draws both labels from the pooled labels of the two workers, so that different
     habits count as disagreement.
 
     Parameters
@@ -146,8 +146,8 @@ def pairwise(votes: Any, *, coefficient: str = "cohen", weights: str | None = No
 
     Parameters
     ----------
-    votes
-        An :class:`~manyhands.Annotations` table, or a frame with well-known column names.
+    votes : Annotations or frame
+        The annotations, or a frame with well-known column names.
     coefficient
         ``"cohen"`` for Cohen's kappa or ``"scott"`` for Scott's pi.
     weights
@@ -175,9 +175,9 @@ def pairwise(votes: Any, *, coefficient: str = "cohen", weights: str | None = No
 
     check_choice("coefficient", coefficient, tuple(_CHANCES))
     votes = labels_of(votes)
-    found = _of_pairs(votes, coefficient, weights, min_overlap, summary="even")
-    names = (votes._workers.take(column.astype(np.int64)).arrow() for column in found["pairs"].T)
-    columns = (*names, found["overlap"].astype(np.int64), found["coefficients"])
+    sums = _of_pairs(votes, coefficient, weights, min_overlap, summary="even")
+    names = (votes._workers.take(column.astype(np.int64)).arrow() for column in sums["pairs"].T)
+    columns = (*names, sums["overlap"].astype(np.int64), sums["coefficients"])
     return pa.table(dict(zip(("worker", "other", "overlap", "agreement"), columns, strict=True)))
 
 
@@ -202,8 +202,8 @@ def agreement_ratio(
     labels
         The model's answers: a sequence aligned with ``votes.tasks`` (None where it has none), or a mapping from task to
         class, a pair of arrays or a frame. Classes must be among those of the votes.
-    votes
-        An :class:`~manyhands.Annotations` table, or a frame with well-known column names.
+    votes : Annotations or frame
+        The annotations, or a frame with well-known column names.
     weights
         As in :func:`cohen_kappa`; they hold for pairs with the model too.
     min_overlap
@@ -253,8 +253,8 @@ def agreement_ratio(
         model + 1,
         votes.n_classes,
     )
-    found = _of_pairs(votes, "cohen", weights, min_overlap, jackknife, summary="ratio", worker=model, table=table)
-    return jackknife.agreement(found, _reason(found, min_overlap))
+    sums = _of_pairs(votes, "cohen", weights, min_overlap, jackknife, summary="ratio", worker=model, table=table)
+    return jackknife.agreement(sums, _reason(sums, min_overlap))
 
 
 def worker_ratios(votes: Any, *, weights: str | None = None, min_overlap: int = 10) -> pa.Table:
@@ -266,8 +266,8 @@ def worker_ratios(votes: Any, *, weights: str | None = None, min_overlap: int = 
 
     Parameters
     ----------
-    votes
-        An :class:`~manyhands.Annotations` table, or a frame with well-known column names.
+    votes : Annotations or frame
+        The annotations, or a frame with well-known column names.
     weights, min_overlap
         As in :func:`agreement_ratio`.
 
@@ -295,10 +295,10 @@ def worker_ratios(votes: Any, *, weights: str | None = None, min_overlap: int = 
     import pyarrow as pa
 
     votes = labels_of(votes)
-    # Nobody is worker number n_workers: all pairs have their part in a ratio.
-    found = _of_pairs(votes, "cohen", weights, min_overlap, summary="ratio", worker=votes.n_workers)
-    known = ~np.isnan(found["squashed"])
-    pairs, parts = found["pairs"][known].astype(np.int64), found["squashed"][known]
+    # No worker has the code n_workers: all pairs count in a ratio.
+    sums = _of_pairs(votes, "cohen", weights, min_overlap, summary="ratio", worker=votes.n_workers)
+    defined = ~np.isnan(sums["squashed"])
+    pairs, parts = sums["pairs"][defined].astype(np.int64), sums["squashed"][defined]
     number = np.bincount(pairs.ravel(), minlength=votes.n_workers)
     total = np.bincount(pairs.ravel(), np.repeat(parts, 2), minlength=votes.n_workers)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -307,7 +307,7 @@ def worker_ratios(votes: Any, *, weights: str | None = None, min_overlap: int = 
 
 
 def _answers(labels: Any, votes: Annotations) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Task and class codes of a model's answers."""
+    """Return task and class codes of a model's answers."""
     if not isinstance(labels, tuple | dict) and not hasattr(labels, "columns") and not hasattr(labels, "column_names"):
         labels = list(labels)
         if len(labels) != votes.n_tasks:
@@ -341,8 +341,8 @@ def _average(
             raise ValueError(f"workers must name two different workers, not {workers!r}")
         check_number("min_overlap", min_overlap, least=1, whole=True)
         votes, min_overlap, average = votes.select(workers=pair), 1, "alone"
-    found = _of_pairs(votes, coefficient, weights, min_overlap, jackknife, summary=average)
-    return jackknife.agreement(found, _reason(found, min_overlap))
+    sums = _of_pairs(votes, coefficient, weights, min_overlap, jackknife, summary=average)
+    return jackknife.agreement(sums, _reason(sums, min_overlap))
 
 
 def _of_pairs(
@@ -366,8 +366,8 @@ def _of_pairs(
     )
 
 
-def _reason(found: _core._Paired, min_overlap: int) -> str:
-    """Why a summary of pairs is undefined, should it be."""
-    if not len(found["overlap"]):
+def _reason(sums: _core._Paired, min_overlap: int) -> str:
+    """State why a summary of pairs is undefined."""
+    if not len(sums["overlap"]):
         return f"no two workers share {counted(min_overlap, 'task')} (min_overlap)"
-    return "on the few tasks that workers share, all labels are equal: nothing could disagree by chance"
+    return "all labels on common tasks are equal: chance disagreement is 0"

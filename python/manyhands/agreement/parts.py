@@ -1,4 +1,4 @@
-"""Agreement in parts: class by class, and task by task."""
+"""Agreement by class and by task."""
 
 from __future__ import annotations
 
@@ -18,21 +18,23 @@ _Codes = npt.NDArray[np.int64]
 
 
 def by_class(votes: Any) -> pa.Table:
-    """How far workers agree on each class, as an Arrow table.
+    """Agreement on each class, as an Arrow table.
+
+    Use it to find classes that workers confuse, and what they confuse them with.
 
     Parameters
     ----------
-    votes
-        An :class:`~manyhands.Annotations` table, or a frame with well-known column names.
+    votes : Annotations or frame
+        The annotations, or a frame with well-known column names.
 
     Returns
     -------
     pyarrow.Table
-        A row a class, in the order of the table: ``class``; ``n_answers``, how often it was said; ``n_tasks``, of how
-        many tasks; ``agreement``, where one worker says it, how often another of the same task does (specific
-        agreement, pairs counting alike); ``kappa``, :func:`fleiss_kappa` of this class against all others; and
-        ``confused_with``, the class that others of the task say most often instead, with the ``confused`` share of
-        pairs that it takes. What cannot be told is null: no two labels meet, or all or none are of the class.
+        One row per class, in the order of the table: ``class``; ``n_answers``; ``n_tasks`` with the class;
+        ``agreement``, the probability that another worker gives the class to a task if one does (specific agreement,
+        all pairs weighted equally); ``kappa``, :func:`fleiss_kappa` of this class against all others; and
+        ``confused_with``, the most frequent other class on the same tasks, with its ``confused`` share of pairs. Null
+        if undefined: no task has two labels, or all or none are of the class.
 
     Notes
     -----
@@ -54,10 +56,10 @@ def by_class(votes: Any) -> pa.Table:
     {'class': ['cat', 'dog'], 'agreement': [0.6666666666666666, 0.6666666666666666]}
     """
     votes = labels_of(votes)
-    tasks, labels, counts, sizes = _counted(votes)
+    tasks, labels, counts, sizes = _count_labels(votes)
     k = votes.n_classes
     n, paired = sizes[tasks], sizes[tasks] > 1
-    said, per_label = np.bincount(labels, counts, k), counts / n
+    n_answers, per_label = np.bincount(labels, counts, k), counts / n
     others = np.bincount(labels[paired], (counts * (n - 1))[paired], k)
     equal = np.bincount(labels[paired], (counts * (counts - 1))[paired], k)
     apart = 2 * np.bincount(labels[paired], (per_label * (n - counts) / np.maximum(n - 1, 1))[paired], k)
@@ -67,10 +69,10 @@ def by_class(votes: Any) -> pa.Table:
     with np.errstate(divide="ignore", invalid="ignore"):
         agreement = np.where(others > 0, equal / others, np.nan)
         kappa = np.where((expected > _LEAST) & (n_paired > 0), 1 - apart / n_paired / expected, np.nan)
-    other, confused = _confused(tasks, labels, counts, k)
+    other, confused = _most_confused(tasks, labels, counts, k)
     columns = {
         "class": votes._classes.arrow(),
-        "n_answers": said.astype(np.int64),
+        "n_answers": n_answers.astype(np.int64),
         "n_tasks": np.bincount(labels, minlength=k),
         "agreement": _nullable(agreement),
         "kappa": _nullable(kappa),
@@ -81,18 +83,20 @@ def by_class(votes: Any) -> pa.Table:
 
 
 def by_task(votes: Any) -> pa.Table:
-    """How far workers agree on each task, as an Arrow table.
+    """Agreement on each task, as an Arrow table.
+
+    Use it to list the tasks that workers disagree on most.
 
     Parameters
     ----------
-    votes
-        An :class:`~manyhands.Annotations` table, or a frame with well-known column names.
+    votes : Annotations or frame
+        The annotations, or a frame with well-known column names.
 
     Returns
     -------
     pyarrow.Table
-        A row a task, in the order of the table: ``task``; ``n_answers``; ``n_distinct``, how many different ones;
-        ``agreement``, the share of pairs of labels that are equal, null where there are not two; ``entropy``, of the
+        One row per task, in the order of the table: ``task``; ``n_answers``; ``n_distinct``, the number of different
+        ones; ``agreement``, the share of pairs of labels that are equal, null with fewer than two; ``entropy``, of the
         shares of the labels, in bits.
 
     Notes
@@ -108,7 +112,7 @@ def by_task(votes: Any) -> pa.Table:
     [0.3333333333333333, 1.0]
     """
     votes = labels_of(votes)
-    tasks, _, counts, sizes = _counted(votes)
+    tasks, _, counts, sizes = _count_labels(votes)
     pairs = sizes * (sizes - 1)
     equal = np.bincount(tasks, counts * (counts - 1), votes.n_tasks)
     shares = counts / sizes[tasks]
@@ -122,26 +126,26 @@ def by_task(votes: Any) -> pa.Table:
     return arrow.table(columns)
 
 
-#: What chance disagreement must exceed to be more than rounding.
+#: Chance disagreement below this is rounding.
 _LEAST = 1e-15
 
 
-def _counted(votes: Annotations) -> tuple[_Codes, _Codes, _Codes, _Codes]:
-    """How often each label was given to each task: tasks, labels, counts, and the number of labels of every task."""
+def _count_labels(votes: Annotations) -> tuple[_Codes, _Codes, _Codes, _Codes]:
+    """Count the labels of each task: tasks, labels, counts, and the number of labels of every task."""
     tasks, _, labels = votes.codes()
-    known = labels < votes.n_classes
-    keys = tasks[known].astype(np.int64) * votes.n_classes + labels[known]
-    found, counts = np.unique(keys, return_counts=True)
+    answered = labels < votes.n_classes
+    keys = tasks[answered].astype(np.int64) * votes.n_classes + labels[answered]
+    distinct, counts = np.unique(keys, return_counts=True)
     return (
-        found // votes.n_classes,
-        found % votes.n_classes,
+        distinct // votes.n_classes,
+        distinct % votes.n_classes,
         counts,
-        np.bincount(tasks[known], minlength=votes.n_tasks),
+        np.bincount(tasks[answered], minlength=votes.n_tasks),
     )
 
 
-def _confused(tasks: _Codes, labels: _Codes, counts: _Codes, k: int) -> tuple[_Codes, npt.NDArray[np.float64]]:
-    """The class that each one meets most often on tasks where others are named, -1 for none, and how many pairs."""
+def _most_confused(tasks: _Codes, labels: _Codes, counts: _Codes, k: int) -> tuple[_Codes, npt.NDArray[np.float64]]:
+    """Return the class that most often occurs on the same tasks as each class (-1 for none), and the pairs."""
     n_other = np.bincount(tasks)[tasks]
     first = np.concatenate([[0], np.flatnonzero(np.diff(tasks)) + 1]) if len(tasks) else np.zeros(0, np.int64)
     start = np.repeat(first, np.diff([*first, len(tasks)]))
@@ -149,11 +153,11 @@ def _confused(tasks: _Codes, labels: _Codes, counts: _Codes, k: int) -> tuple[_C
     right = start[left] + np.arange(len(left)) - np.repeat(np.cumsum(n_other) - n_other, n_other)
     left, right = left[left != right], right[left != right]
     keys, place = np.unique(labels[left] * k + labels[right], return_inverse=True)
-    met = np.bincount(place, counts[left] * counts[right], len(keys))
-    # The most frequent last, the first class of equals.
-    order = np.lexsort((-(keys % k), met, keys // k))
+    n_pairs = np.bincount(place, counts[left] * counts[right], len(keys))
+    # The most frequent last; ties go to the first class.
+    order = np.lexsort((-(keys % k), n_pairs, keys // k))
     other, often = np.full(k, -1, np.int64), np.zeros(k)
-    other[keys[order] // k], often[keys[order] // k] = keys[order] % k, met[order]
+    other[keys[order] // k], often[keys[order] // k] = keys[order] % k, n_pairs[order]
     return other, often
 
 

@@ -1,4 +1,4 @@
-"""Agreement of spans: how many of two readers' spans are the same, or nearly."""
+"""Agreement of spans: F1 between the spans of two workers."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _Span = tuple[int, int, int]
 def span_agreement(
     sequences: Any, *, tolerance: int = 0, resamples: int = 0, confidence: float = 0.95, seed: int = 0
 ) -> Agreement:
-    """F1 of the spans of one reader against those of another, over all pairs of readers of a sequence.
+    """F1 between the spans of two workers, over all pairs of workers of a sequence.
 
-    Twice the number of matches over the number of spans of both, summed over all pairs. Where spans are few among
-    places that could be marked, agreement by chance is next to none, and F1 is what Cohen's kappa would be.
+    Use it for named entities and other marked spans. It is twice the number of matches over the number of spans of
+    both, summed over all pairs. If spans are rare, chance agreement is negligible, and F1 equals Cohen's kappa.
 
     Parameters
     ----------
-    sequences
+    sequences : Sequences or frame
         A :class:`~manyhands.Sequences` table, or a frame that makes one.
-    tolerance
-        By how many tokens each end of two spans of one type may differ that match; each span matches one other at most.
+    tolerance : int, default 0
+        Largest distance in tokens between the ends of two matching spans; each span matches at most one other.
     resamples, confidence, seed
         As for :func:`krippendorff_alpha`: groups of sequences that are left out for an interval, its level, and what
         decides the groups.
@@ -61,20 +61,20 @@ def span_agreement(
         ours, theirs = (np.bincount(group, part, groups) for part in (matched, marked))
         left_out = 2 * (matched.sum() - ours) / (marked.sum() - theirs)
         sizes = np.bincount(group, minlength=groups).astype(np.uint32)
-    found: Any = {"value": value, "n_tasks": len(compared), "n_pairs": n_pairs, "worst": 1.0}
-    found |= {"left_out": left_out, "sizes": sizes}
-    return jackknife.agreement(found, "no sequence has two readers of whom one marked something")
+    sums: Any = {"value": value, "n_tasks": len(compared), "n_pairs": n_pairs, "worst": 1.0}
+    sums |= {"left_out": left_out, "sizes": sizes}
+    return jackknife.agreement(sums, "no sequence was annotated by two workers with at least one span")
 
 
 def _sums(votes: Sequences, tolerance: int) -> tuple[Array, Array, int]:
-    """For each sequence, matches and spans of all pairs of its readers; and the number of pairs."""
+    """Return the matches and spans of all pairs of workers by sequence, and the number of pairs."""
     _, _, offsets, codes = votes.readings()
     first = np.zeros(len(codes) + 1, np.bool_)
     first[offsets] = True
     starts, ends, types = runs(votes._tags, codes, first[:-1])
-    reading = np.searchsorted(offsets, starts, side="right") - 1
-    bounds = np.searchsorted(reading, np.arange(votes.n_annotations + 1)).tolist()
-    shift = offsets[reading]
+    annotation = np.searchsorted(offsets, starts, side="right") - 1
+    bounds = np.searchsorted(annotation, np.arange(votes.n_annotations + 1)).tolist()
+    shift = offsets[annotation]
     spans: list[_Span] = list(zip((starts - shift).tolist(), (ends - shift).tolist(), types.tolist(), strict=True))
     matched, marked = np.zeros(votes.n_tasks), np.zeros(votes.n_tasks)
     n_pairs = 0
@@ -88,17 +88,17 @@ def _sums(votes: Sequences, tolerance: int) -> tuple[Array, Array, int]:
 
 
 def _matches(a: list[_Span], b: list[_Span], tolerance: int) -> int:
-    """Most pairs of spans of one type whose ends are near, each span in one: both lists are in order.
+    """Return the largest number of matched pairs of spans of one type with near ends, each span in at most one pair.
 
-    Spans of a reader do not overlap, so that the first of each list that can be matched is matched by some best choice.
+    Spans of a worker do not overlap, and lists are in order, so that greedy matching is optimal.
     """
-    found, at = 0, 0
+    n_matches, at = 0, 0
     for start, end, kind in a:
         for i in range(at, len(b)):
             other = b[i]
             if other[0] > start + tolerance:
                 break
             if other[2] == kind and abs(other[0] - start) <= tolerance and abs(other[1] - end) <= tolerance:
-                found, at = found + 1, i + 1
+                n_matches, at = n_matches + 1, i + 1
                 break
-    return found
+    return n_matches

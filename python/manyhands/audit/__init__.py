@@ -1,7 +1,7 @@
-"""Who is in the crowd: workers whose answers say nothing, or say what they agreed on, found and named.
+"""Audit workers: quality, spammers, colluders, copies, factions and drift.
 
-Each function returns a :class:`Finding`: the workers that were found, the evidence on every worker, and what could not
-be told. :meth:`manyhands.Annotations.without` takes it and leaves the annotations of these workers out.
+Each function returns a :class:`Finding`: the flagged workers, the evidence on every worker, and warnings about what the
+log cannot show. Pass it to :meth:`manyhands.Annotations.without` to leave the flagged workers out.
 """
 
 from manyhands.audit.colluders import Collusion, colluders

@@ -11,14 +11,14 @@ from manyhands._base.estimator import Array
 
 Mask = npt.NDArray[np.bool_]
 
-#: Shares of the workers, those with the smallest factors, from which clusters are begun.
+#: Shares of the workers, those with the smallest factors, that initial clusters hold.
 _BEGINNINGS = (0.1, 0.25, 0.5, 0.75, 0.9)
-#: Most rounds of k-means, which ends by itself long before.
+#: Upper limit of k-means iterations; it converges long before.
 _ROUNDS = 300
 
 
 def upper(values: Array) -> Mask:
-    """Which values are in the upper of the two clusters that leave the least sum of squares."""
+    """Mark the values in the upper of the two clusters with the least sum of squares."""
     ranked = np.sort(values)
     below, squares = ranked.cumsum(), (ranked**2).cumsum()
     n = np.arange(1, len(ranked))
@@ -26,13 +26,13 @@ def upper(values: Array) -> Mask:
         return np.zeros(len(values), np.bool_)
     rest = len(ranked) - n
     spread = (squares[:-1] - below[:-1] ** 2 / n) + (squares[-1] - squares[:-1] - (below[-1] - below[:-1]) ** 2 / rest)
-    # Equal values are not cut apart.
+    # Equal values stay in one cluster.
     spread = np.where(ranked[1:] > ranked[:-1], spread, np.inf)
     return np.asarray(values > ranked[int(spread.argmin())])
 
 
 def shortest(rows: Array) -> tuple[Mask, float]:
-    """Cut rows into two clusters by length; returns which are in the shorter, and the ratio of the mean lengths."""
+    """Split rows into two clusters by length; return the mask of the shorter and the ratio of the mean lengths."""
     norms = np.sqrt((rows**2).sum(axis=1))
     long = upper(norms)
     if not long.any():
@@ -41,7 +41,7 @@ def shortest(rows: Array) -> tuple[Mask, float]:
 
 
 def nearest_zero(rows: Array) -> tuple[Mask, float]:
-    """Cut rows into two clusters; returns which are in the one nearest zero, and the ratio of the centres' norms."""
+    """Split rows into two clusters; return the mask of the one nearest zero and the ratio of the centers' norms."""
     norms = np.sqrt((rows**2).sum(axis=1))
     best: tuple[float, Mask, float] = (math.inf, np.zeros(len(rows), np.bool_), 1.0)
     for share in _BEGINNINGS:
@@ -49,16 +49,16 @@ def nearest_zero(rows: Array) -> tuple[Mask, float]:
         for _ in range(_ROUNDS):
             if near.all() or not near.any():
                 break
-            centres = rows[near].mean(axis=0), rows[~near].mean(axis=0)
-            distances = [((rows - centre) ** 2).sum(axis=1) for centre in centres]
-            moved = distances[0] <= distances[1]
-            if (moved == near).all():
-                sizes = [float(np.sqrt(centre @ centre)) for centre in centres]
+            centers = rows[near].mean(axis=0), rows[~near].mean(axis=0)
+            distances = [((rows - center) ** 2).sum(axis=1) for center in centers]
+            closer = distances[0] <= distances[1]
+            if (closer == near).all():
+                sizes = [float(np.sqrt(center @ center)) for center in centers]
                 if sizes[0] > sizes[1]:
                     near, sizes = ~near, sizes[::-1]
                 spread = float(np.minimum(*distances).sum())
                 ratio = sizes[0] / sizes[1] if sizes[1] > 0 else 1.0
-                best = min(best, (spread, near, ratio), key=lambda found: found[0])
+                best = min(best, (spread, near, ratio), key=lambda cluster: cluster[0])
                 break
-            near = moved
+            near = closer
     return best[1], best[2]

@@ -1,4 +1,4 @@
-"""Covariances of workers' answers as products of few factors: what spammers and colluders are found by."""
+"""Low-rank factors of the covariances of workers' answers, from which spammers and colluders are detected."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from manyhands.categorical.table import Annotations
 
 Codes = npt.NDArray[np.uint32]
 
-#: Bytes that the blocks of all pairs may take; workers keep fewer partners where there are many classes.
+#: Most bytes for the blocks of all pairs; with many classes, workers keep fewer partners.
 _MOST_BYTES = 1 << 30
-#: Partners of a worker, at the least and at the most; in between, so many that there are about so many pairs.
+#: Least and largest number of partners per worker, and the number of pairs aimed at in between.
 _PARTNERS, _PAIRS = (32, 256), 1 << 19
-#: Multiplications of a sweep up to which a search is quick: those of the most pairs and four classes.
+#: Most multiplications per sweep for a quick search: those of the most pairs and four classes.
 MOST_STEPS = _PAIRS * 4**2 * 3
-#: Sweeps over the workers, and the change below which factors have settled.
-_SWEEPS, _SETTLED = 200, 1e-5
-#: Size of the random numbers that factors start from: so small that the first sweeps are steps of a power iteration.
-_SPARK = 0.1
+#: Sweeps over the workers, and the change below which factors have converged.
+_SWEEPS, _TOLERANCE = 200, 1e-5
+#: Scale of the random initial factors: small enough that the first sweeps are steps of a power iteration.
+_INITIAL_SCALE = 0.1
 
 
 def check_partners(max_partners: int | None) -> None:
-    """Refuse a number of partners that is none."""
+    """Raise for an invalid number of partners."""
     if max_partners is not None:
         check_number("max_partners", max_partners, least=1, whole=True)
 
 
 def _partners(votes: Annotations, max_partners: int | None) -> int:
-    """Partners that a worker keeps: as many as asked for, or as make about `_PAIRS` pairs, if memory allows."""
+    """Return the number of partners per worker: as requested, or for about `_PAIRS` pairs, if memory allows."""
     k, m = votes.n_classes, votes.n_workers
     if max_partners is None:
         max_partners = min(max(_PAIRS // m, _PARTNERS[0]), _PARTNERS[1])
@@ -42,49 +42,49 @@ def _partners(votes: Annotations, max_partners: int | None) -> int:
 
 @dataclass(frozen=True)
 class Covariances:
-    """Covariances of pairs of workers, each a (K, K) block: of "says l" by the one and "says l'" by the other.
+    """Covariances of pairs of workers: a (K, K) block per pair, of "one answers l" and "the other answers l'".
 
-    Centred by each worker's own frequencies. With Dawid–Skene workers a block is ``A_mᵀ (D - d dᵀ) A_m'``, of rank
-    below K; a worker whose answers do not depend on the class has blocks of zeros.
+    Each worker's own label frequencies are the means. For Dawid–Skene workers a block is ``A_mᵀ (D - d dᵀ) A_m'``, of
+    rank below K; a worker whose answers do not depend on the class has zero blocks.
     """
 
     n_workers: int
     #: Share of each label in each worker's answers, (M, K).
     shares: Array
-    #: Pairs of workers, (P, 2), the weight of what they share, (P,), and their blocks, (P, K, K).
+    #: Pairs of workers, (P, 2), the weight of their common tasks, (P,), and their blocks, (P, K, K).
     pairs: Codes
     overlap: Array
     blocks: Array
 
     @classmethod
     def of(cls, votes: Annotations, max_partners: int | None) -> Covariances:
-        """Count the pairs of a log, each worker's with the partners that it shares most tasks with."""
+        """Compute the covariances of a log; each worker is paired with the partners that share most tasks."""
         m = votes.n_workers
         partners = _partners(votes, max_partners)
         pairs, overlap, joint = votes.table.moments_pairs(min_overlap=2.0, max_partners=partners)
         first = votes.table.moments_first()
         shares = first / np.maximum(first.sum(axis=1, keepdims=True), np.finfo(float).tiny)
-        # In place, and without a second array of blocks beside the products.
+        # In place, to avoid a second array of blocks.
         joint /= overlap[:, None, None]
         joint -= shares[pairs[:, 0], :, None] * shares[pairs[:, 1], None, :]
         return cls(m, shares, pairs, overlap, joint)
 
     @staticmethod
     def steps(votes: Annotations) -> int:
-        """Multiplications of a sweep over the pairs of a log."""
+        """Return the multiplications of one sweep over the pairs of a log."""
         partners = _partners(votes, None)
         pairs = votes.table.moments_pairs(min_overlap=2.0, max_partners=partners, joint=False)[0]
         return len(pairs) * votes.n_classes**2 * max(votes.n_classes - 1, 1)
 
     @property
     def partnered(self) -> npt.NDArray[np.bool_]:
-        """Who shares tasks with anybody, (M,)."""
+        """Mask of the workers who share tasks with another, (M,)."""
         return np.bincount(self.pairs.ravel(), minlength=self.n_workers) > 0
 
     def start(self, rank: int, seed: int) -> Array:
-        """Factors to start from, (M, K, rank)."""
+        """Return random initial factors, (M, K, rank)."""
         k = self.shares.shape[1]
-        return _SPARK * np.random.default_rng(seed).standard_normal((self.n_workers, k, rank))
+        return _INITIAL_SCALE * np.random.default_rng(seed).standard_normal((self.n_workers, k, rank))
 
     def factor(
         self,
@@ -92,10 +92,10 @@ class Covariances:
         ridge: float,
         weights: Array | None = None,
         sweeps: int = _SWEEPS,
-        tol: float = _SETTLED,
+        tol: float = _TOLERANCE,
     ) -> Array:
-        """Factors ``V`` whose products ``V_m V_m'ᵀ`` are the blocks, (M, K, rank), weighted by what pairs share."""
-        found = _core.low_rank_fit(
+        """Fit factors ``V``, (M, K, rank), whose products ``V_m V_m'ᵀ`` are the blocks, weighted by common tasks."""
+        fit = _core.low_rank_fit(
             self.pairs,
             self.blocks,
             self.overlap if weights is None else weights,
@@ -104,4 +104,4 @@ class Covariances:
             max_iter=sweeps,
             tol=tol,
         )
-        return found["factor"]
+        return fit["factor"]

@@ -1,4 +1,4 @@
-"""A log, and the independent workers who explain it best: fitted once for all audits that ask."""
+"""A log and the independent-worker model that all audits compare it with, fitted once."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from manyhands.categorical.table import Annotations, as_annotations
 
 @dataclass(frozen=True)
 class Crowd:
-    """A log, and a model of it, which is fitted when an audit first asks unless it is fitted already."""
+    """A log and its model, which is fitted on first use unless it is fitted already."""
 
     votes: Annotations
     model: HierarchicalDawidSkene = field(default_factory=HierarchicalDawidSkene)
-    #: Whether several audits will ask: pairs of workers are then compared once, and all of them kept.
+    #: Whether several audits share the crowd: all pairs of workers are then compared once and kept.
     shared: bool = False
     _compared: dict[tuple[int, float], Excess] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def fit(self) -> CrowdFit:
-        """What the model found; without the warnings of a fit: what is doubtful is among an audit's remarks."""
-        found = self.model._fit(self.votes, None) if self.model._state is None else self.model._state.fit
-        assert isinstance(found, CrowdFit)
-        return found
+        """Fit of the model, without its warnings, which audits repeat among their own."""
+        fit = self.model._fit(self.votes, None) if self.model._state is None else self.model._state.fit
+        assert isinstance(fit, CrowdFit)
+        return fit
 
     @cached_property
     def beliefs(self) -> Beliefs:
-        """What pairs of workers are compared with; a second fit only where some annotations do not count for it."""
+        """Posterior and confusion matrices to compare pairs with; refitted only if some annotations do not count."""
         return beliefs(self.votes, fitted=lambda: self.fit)
 
     def pairs(
         self, *, min_overlap: int, share: float | None = None, most: float = 1.0, progress: Callback | None = None
     ) -> Excess:
-        """Compare pairs of workers, see `pair_excess`; p-values are of any share where it is None."""
-        for (overlap, excused), found in self._compared.items():
+        """Compare pairs of workers, see `pair_excess`; with `share=None`, p-values are for any share."""
+        for (overlap, excused), excess in self._compared.items():
             if overlap == min_overlap and share in (None, excused):
-                return found
+                return excess
         excused = share or 0.0
-        found = pair_excess(
+        excess = pair_excess(
             self.beliefs,
             min_overlap=min_overlap,
             share=excused,
@@ -50,10 +50,10 @@ class Crowd:
             progress=progress,
         )
         if self.shared:
-            self._compared[min_overlap, excused] = found
-        return found
+            self._compared[min_overlap, excused] = excess
+        return excess
 
 
 def as_crowd(votes: Any) -> Crowd:
-    """Return a crowd that audits share, or make one of annotations."""
+    """Return the crowd that audits share, or make one from annotations."""
     return votes if isinstance(votes, Crowd) else Crowd(as_annotations(votes))

@@ -13,10 +13,10 @@ Array = npt.NDArray[np.float64]
 
 
 def q_values(p: Array, n_tests: int) -> Array:
-    """The least false-discovery rate at which each of the smallest p-values of `n_tests` is found.
+    """Return the smallest false-discovery rate at which each of the smallest p-values of `n_tests` is significant.
 
     Y. Benjamini and Y. Hochberg, "Controlling the false discovery rate", Journal of the Royal Statistical Society B 57
-    (1995). P-values that are not given must be larger than all that are.
+    (1995). P-values that are left out must be larger than all that are passed.
     """
     order = np.argsort(p, kind="stable")
     raised = p[order] * n_tests / np.arange(1, len(p) + 1)
@@ -26,7 +26,7 @@ def q_values(p: Array, n_tests: int) -> Array:
 
 
 def check_least(least: Any) -> None:
-    """Refuse a share of answers, to be excused, that is not in [0, 1)."""
+    """Raise unless a tolerated share of answers is in [0, 1)."""
     check_number("least", least, least=0)
     if least >= 1:
         raise ValueError(f"least must be below 1, not {least}")

@@ -1,4 +1,4 @@
-"""Colluders: workers who settle among themselves what they say."""
+"""Detect colluders: workers who agree among themselves what to answer."""
 
 from __future__ import annotations
 
@@ -17,44 +17,44 @@ from manyhands.audit._covariance import MOST_STEPS, Covariances, check_partners
 from manyhands.audit._crowd import as_crowd
 from manyhands.audit._reputation import PENALTIES, by_reputation
 from manyhands.audit.result import Finding
-from manyhands.audit.spammers import untellable
+from manyhands.audit.spammers import why_undecidable
 from manyhands.categorical.hierarchical import HierarchicalDawidSkene
 from manyhands.categorical.table import Annotations
 from manyhands.errors import argument
 
 Mask = npt.NDArray[np.bool_]
 
-#: How strongly factors are drawn to zero: by a task or so.
+#: Ridge penalty on factors: about one task.
 _RIDGE = 1.0
-#: Rounds of reweighting, sweeps of each, and the standardised residual at which a pair counts half.
+#: Rounds of reweighting, sweeps per round, and the standardized residual at which a pair's weight is halved.
 _ROUNDS, _SWEEPS, _ODD = 10, 30, 3.0
-#: Change, as a share of the largest factor, at which a fit is good enough for a search.
+#: Tolerance of fits during the search, relative to the largest factor.
 _ROUGH = 1e-3
-#: Share of what pairs have in common that a group's own pairs may hold for factors of all pairs to be a start.
+#: Factors of all pairs initialize the fit if the group's own pairs hold at most this share of the overlap.
 _FEW = 0.01
-#: Rounds in which those who agree too much with a group join it and the others leave.
+#: Most rounds of updating the members of a group.
 _REFINEMENTS = 6
-#: Colluders turn at least this share of the disagreements that their skills would lead to into agreements.
-_AGREED = 0.3
-#: How probable it may be that any one pair of independent workers agrees as much; so many standard errors at the least.
+#: Least share of a colluder's expected disagreements with the group that are agreements.
+_LEAST_EXCESS = 0.3
+#: Probability that any pair of independent workers exceeds the threshold, and its least value in standard errors.
 _CHANCE, _ERRORS = 0.01, 4.0
-#: Answers shared with others, for each factor, without which nobody can be judged beside them.
+#: Answers per factor that a worker must share with workers outside the group.
 _OUTSIDE = 10.0
-#: Two who agree are copies of one another; a plot has three.
+#: Least size of a group of colluders; two who agree are copies.
 _FEWEST = 3
-#: And so large a share of them on average.
-_CONCERTED = 0.6
-#: They say what the others make improbable in so many of their common tasks at the least.
+#: Least mean excess agreement of a group.
+_LEAST_MEAN_EXCESS = 0.6
+#: Least share of the group's common tasks that are attacked.
 _HARM = 0.05
-#: Beginnings beside the two sides of the leading direction: groups of pairs that agree nearly always.
+#: Most initial groups made of pairs that nearly always agree, in addition to both sides of the leading direction.
 _BEGINNINGS = 4
-#: Expected agreements are kept so far from 0 and 1.
+#: Least distance of expected agreements from 0 and 1.
 _MARGIN = 0.02
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Collusion(Finding):
-    """Workers that collude, and the tasks on which they were noticed to; see :func:`colluders`."""
+    """Colluding workers, and the tasks that they attacked; see :func:`colluders`."""
 
     #: All tasks of the table, and which of them were attacked, (n_tasks,).
     task_names: Names | None = None
@@ -64,7 +64,7 @@ class Collusion(Finding):
 
     @property
     def tasks(self) -> npt.NDArray[Any]:
-        """Names of the tasks on which colluders said what all others make improbable, in the order of the table."""
+        """Names of the tasks on which colluders gave an improbable answer, in the order of the table."""
         if self.task_names is None or self.attacked is None:
             return np.zeros(0, np.int64)
         return self.task_names.take(np.flatnonzero(self.attacked)).values
@@ -80,69 +80,66 @@ def colluders(
     max_partners: int | None = None,
     seed: int = 0,
 ) -> Collusion:
-    """Find workers who settle among themselves what they say.
+    """Detect workers who agree among themselves what to answer.
 
-    The answers of workers who err independently agree as often as their skills lead to expect, and so do those of a
-    colluder and anybody who is not in the plot; only colluders agree with each other beyond that. A group is sought
-    whose pairs are left aside, such that all other pairs fit together.
+    Use it where workers may coordinate, in particular to push a wrong answer. Pairs of colluders agree more often than
+    their accuracy explains; all other pairs, colluder with honest worker included, agree as often as expected.
 
     Parameters
     ----------
-    votes
+    votes : Annotations or frame
         The annotations.
-    trusted
-        A worker, or several, who do not collude. Without one the plotters are taken to be fewer than half of the
-        workers; with one there may be more of them.
-    method
-        ``"covariance"``: the search above, over covariances of one-hot answers, which have rank K - 1 where workers err
-        independently.
-        ``"agreement"``: the same over rates of agreement, a number a pair, of rank K² at most (Traganitis and
-        Giannakis), which needs many more than K² honest workers.
-        ``"reputation"``: workers are charged with answers to tasks on which not all agree, low for those who say what
-        many say; those of the upper of two clusters are found (Jagabathula et al.). For comparison: it finds the
-        lonely, not the numerous.
-    penalty
-        How ``"reputation"`` charges workers. ``"soft"``: each such answer is shared by all who gave it, and the mean
-        share is the penalty. ``"hard"``: one of them bears it, such that loads are as even as they can be (an optimal
-        semi-matching), and the load is the penalty. Loads are unique but for one answer, which any of equals may bear;
-        nobody is found where they differ by no more.
-    improbable
-        A task was attacked if two or more colluders agree on a label there, and no fewer than half of them do, that has
-        at most this probability by the other workers' answers.
-    max_partners
-        Pairs of a worker with others than those of most common tasks, so many, are left aside. None for 256, or fewer
-        of more than 2,000 workers, 32 at the least.
-    seed
-        Seed of the start of the factorisation.
+    trusted : worker or list of workers, optional
+        Workers who do not collude. Without one, colluders must be fewer than half of the workers.
+    method : {"covariance", "agreement", "reputation"}, default "covariance"
+        ``"covariance"`` uses covariances of one-hot answers, which have rank K - 1 for independent workers.
+        ``"agreement"`` uses rates of agreement, one number per pair, of rank K² at most (Traganitis and Giannakis),
+        which needs many more than K² honest workers. ``"reputation"`` gives workers penalties for answers to contested
+        tasks, low for answers that many gave, and flags the upper of two clusters (Jagabathula et al.). For comparison
+        only: it flags isolated workers, not large colluding groups.
+    penalty : {"soft", "hard"}, default "soft"
+        For ``"reputation"``. ``"soft"``: all workers who gave an answer share its penalty, and the mean share is the
+        worker's penalty. ``"hard"``: one of them takes it, such that loads are as balanced as possible (an optimal
+        semi-matching), and the load is the penalty. Loads are unique up to one answer; no worker is flagged if they
+        differ by no more.
+    improbable : float, default 0.05
+        A task is attacked if two or more colluders, and at least half of those on the task, agree on a label with at
+        most this probability under the other workers' answers.
+    max_partners : int, optional
+        Partners per worker, those with most common tasks. By default 256, fewer above 2,000 workers, and at least 32.
+    seed : int, default 0
+        Seed of the initial factors.
 
     Returns
     -------
     Collusion
-        Beside workers and remarks: ``tasks``, those that were attacked. Evidence: ``n_answers``; ``agreed``, the share
-        of disagreements with the group that a worker's skills lead to expect which are agreements, and ``errors``, by
-        how many standard errors it differs from none; for ``"reputation"`` the ``penalty``.
+        In addition to workers and remarks: ``tasks``, those that were attacked. Evidence: ``n_answers``; ``agreed``,
+        the share of the expected disagreements with the group that are agreements, and ``errors``, its distance from 0
+        in standard errors; for ``"reputation"`` the ``penalty``.
 
     Notes
     -----
-    A robust fit, in which pairs of large residuals count little, gives beginnings: either side of the leading direction
-    of what it leaves, and groups of workers who agree where disagreement was to be expected. From each, workers who
-    agree too much with the group join and others leave, and the factors are fitted anew without the pairs within it.
-    The group wins whose members turn most of their disagreements into agreements, three in five at least; of equals (to
-    a tenth) the largest. Honest workers look like a group too if the plotters are taken for honest, though a looser one
-    unless they hardly ever err. The group holds no trusted worker, and without one nobody is found if it holds half of
-    the workers or more. Where errors are correlated because tasks are hard, all workers agree a little too much; that
-    is no group; and nobody is found who says what the others make improbable in fewer than one in twenty of the tasks
-    that two of the group answered. To find plotters it needs tasks that they share, three of them at least (two are
-    :func:`manyhands.audit.copies`), and tasks that each shares with others: 10 (K - 1) answers of them. Who acts alone,
-    or hardly ever, is not noticed.
+    Time: O(Σ n²) once, over tasks with n annotations, and O(pairs · K³) for each of about a hundred sweeps. Memory: 8
+    K² bytes per pair, at most 1 GB. ``"reputation"`` takes O(annotations) with soft penalties; with hard ones, that for
+    each phase of a search for shortest augmenting paths: some tens in practice, and at most √workers per halving of the
+    largest load; memory 8 bytes per annotation and 16 per answer.
 
-    After it, let the plot count as one, ``GroupDawidSkene([found.workers]).fit(votes)``: who is nearly always wrong
-    tells something too, above all with two classes. Or leave it out: ``DawidSkene().fit(votes.without(found))``.
+    To use the result, count the group as one worker, ``GroupDawidSkene([finding.workers]).fit(votes)``: workers who are
+    nearly always wrong are informative too, above all with two classes. Or leave them out:
+    ``DawidSkene().fit(votes.without(finding))``.
 
-    Time O(Σ n²) over tasks with n annotations once, and O(pairs · K³) for each of some hundred sweeps; memory 8 K²
-    bytes a pair, at most 1 GB. ``"reputation"`` is O(annotations) where the penalty is soft. Where it is hard, that for
-    each phase of a search for the shortest ways to hand answers on: some tens in practice, and at most √workers for
-    each halving of the largest load; memory 8 bytes an annotation and 16 an answer.
+    Detection needs three or more colluders (two are :func:`manyhands.audit.copies`), tasks that they share, and 10 (K -
+    1) answers of each to tasks shared with others. Lone or rare attackers are not detected.
+
+    A group of workers is sought such that all pairs outside it fit one low-rank model. A robust fit, in which pairs
+    with large residuals have small weights, gives initial groups: either side of the leading direction of its
+    residuals, and cliques of workers who agree where disagreement is expected. From each, workers who agree too much
+    with the group join and others leave, and the factors are refitted without the pairs within it. The group with the
+    largest mean excess agreement wins, if it is at least 0.6; ties (to a tenth) go to the largest. Honest workers form
+    such a group if the colluders are taken to be honest, but a looser one unless they hardly ever err. The group
+    contains no trusted worker; without one, no worker is flagged if it contains half of the workers or more. Hard tasks
+    make all workers agree a little more than expected, which forms no group. A group is also dropped if it attacks
+    fewer than one in twenty of the tasks that two of its workers answered.
 
     References
     ----------
@@ -167,96 +164,96 @@ def colluders(
     check_partners(max_partners)
     check_number("seed", seed, least=0, whole=True)
     table = as_crowd(votes).votes
-    spared = _trusted(table, trusted)
-    if reason := untellable(table):
-        nobody = np.zeros(table.n_workers, np.bool_)
-        return _collusion(table, nobody, {"n_answers": table.labels_per_worker}, (reason,), improbable)
+    exempt = _mask_trusted(table, trusted)
+    if reason := why_undecidable(table):
+        none = np.zeros(table.n_workers, np.bool_)
+        return _collusion(table, none, {"n_answers": table.labels_per_worker}, (reason,), improbable)
     if method == "reputation":
-        found, evidence, remarks = by_reputation(table, spared, penalty)
+        flagged, evidence, remarks = by_reputation(table, exempt, penalty)
     else:
-        found, evidence, remarks = _Search.of(table, method, max_partners, seed).run(spared)
-    plot = _collusion(table, found, {"n_answers": table.labels_per_worker, **evidence}, remarks, improbable)
-    return plot if method == "reputation" or _attacks(table, plot) else _harmless(plot)
+        flagged, evidence, remarks = _Search.of(table, method, max_partners, seed).run(exempt)
+    collusion = _collusion(table, flagged, {"n_answers": table.labels_per_worker, **evidence}, remarks, improbable)
+    return collusion if method == "reputation" or _attacks(table, collusion) else _harmless(collusion)
 
 
 def unless_slow(votes: Annotations) -> Collusion:
-    """Search for colluders where that is quick; otherwise return a finding that says it was not done."""
+    """Search for colluders if that is quick; otherwise return a finding with a warning that it was skipped."""
     steps = Covariances.steps(votes)
     if steps <= MOST_STEPS:
         return colluders(votes)
-    remark = (
+    warning = (
         f"Colluders were not searched for: with {counted(votes.n_workers, 'worker')} and {votes.n_classes:,} classes "
         f"that may take minutes. Search with {argument('colluders', True)}, or merge classes that few answers have."
     )
-    nobody = np.zeros(votes.n_workers, np.bool_)
-    found = _collusion(votes, nobody, {"n_answers": votes.labels_per_worker}, (remark,), improbable=0.0)
-    return replace(found, searched=False)
+    none = np.zeros(votes.n_workers, np.bool_)
+    skipped = _collusion(votes, none, {"n_answers": votes.labels_per_worker}, (warning,), improbable=0.0)
+    return replace(skipped, searched=False)
 
 
-def _attacks(votes: Annotations, plot: Collusion) -> bool:
-    """Whether the workers found say what the others make improbable, in a share of their common tasks that shows."""
-    assert plot.attacked is not None
+def _attacks(votes: Annotations, collusion: Collusion) -> bool:
+    """Return whether the flagged workers attack a notable share of their common tasks."""
+    assert collusion.attacked is not None
     tasks, workers, _ = votes.codes()
-    common = np.bincount(tasks[plot.found[workers]], minlength=votes.n_tasks) >= 2
-    return bool(plot.attacked.sum() >= _HARM * common.sum())
+    common = np.bincount(tasks[collusion.found[workers]], minlength=votes.n_tasks) >= 2
+    return bool(collusion.attacked.sum() >= _HARM * common.sum())
 
 
-def _harmless(plot: Collusion) -> Collusion:
-    """Nobody, and a remark: who agrees with the others as well has not settled anything against them."""
-    remark = (
-        f"{counted(len(plot), 'worker')} agree with each other more than their skills explain, but hardly ever on what "
-        "the others make improbable: they saw tasks of another kind, or do no harm. Nobody is found."
+def _harmless(collusion: Collusion) -> Collusion:
+    """Return a finding without workers, and a warning: the group does not attack the answers of others."""
+    warning = (
+        f"{counted(len(collusion), 'worker')} agree with each other more than their accuracy explains, but hardly ever "
+        "on answers that the other workers make improbable. No worker is flagged."
     )
-    assert plot.attacked is not None
-    nobody, none = np.zeros_like(plot.found), np.zeros_like(plot.attacked)
-    return replace(plot, found=nobody, attacked=none, remarks=(*plot.remarks, remark))
+    assert collusion.attacked is not None
+    no_workers, no_tasks = np.zeros_like(collusion.found), np.zeros_like(collusion.attacked)
+    return replace(collusion, found=no_workers, attacked=no_tasks, remarks=(*collusion.remarks, warning))
 
 
-def _trusted(votes: Annotations, trusted: Any) -> Mask:
-    """Mark the workers who are trusted; a single name or several."""
-    spared = np.zeros(votes.n_workers, np.bool_)
+def _mask_trusted(votes: Annotations, trusted: Any) -> Mask:
+    """Mark the trusted workers; accepts a single name or several."""
+    exempt = np.zeros(votes.n_workers, np.bool_)
     if trusted is None:
-        return spared
+        return exempt
     several = isinstance(trusted, list | tuple | set | frozenset | np.ndarray) and np.ndim(list(trusted)) == 1
     codes = votes._workers.match(sequence(trusted if several else [trusted], "trusted"))
     if (codes < 0).any() or not len(codes):
-        raise KeyError(f"the trusted worker is not in the log: {trusted!r}; name one of its workers, or leave it out")
-    spared[codes] = True
-    return spared
+        raise KeyError(f"trusted worker {trusted!r} is not in the log; pass a worker of the log, or leave trusted out")
+    exempt[codes] = True
+    return exempt
 
 
 def _collusion(
     votes: Annotations,
-    found: Mask,
+    flagged: Mask,
     evidence: dict[str, npt.NDArray[Any]],
     remarks: tuple[str, ...],
     improbable: float,
 ) -> Collusion:
-    attacked = _attacked(votes, found, improbable)
-    return Collusion("colluder", votes._workers, found, evidence, remarks, votes._tasks, attacked)
+    attacked = _mask_attacked(votes, flagged, improbable)
+    return Collusion("colluder", votes._workers, flagged, evidence, remarks, votes._tasks, attacked)
 
 
-def _attacked(votes: Annotations, found: Mask, improbable: float) -> Mask:
-    """Tasks where two or more colluders, and half of them there, say what the others make improbable."""
+def _mask_attacked(votes: Annotations, flagged: Mask, improbable: float) -> Mask:
+    """Mark tasks on which two or more colluders, at least half of those there, gave an improbable answer."""
     attacked = np.zeros(votes.n_tasks, np.bool_)
-    if found.sum() < 2 or found.all():
+    if flagged.sum() < 2 or flagged.all():
         return attacked
-    rest = votes.without(found)
+    rest = votes.without(flagged)
     fit = HierarchicalDawidSkene()._fit(rest, None)
-    believed = np.ones((votes.n_tasks, votes.n_classes))
-    believed[votes._tasks.match(rest._tasks)] = fit.posterior.dense()
+    posterior = np.ones((votes.n_tasks, votes.n_classes))
+    posterior[votes._tasks.match(rest._tasks)] = fit.posterior.dense()
     tasks, workers, labels = votes.codes()
-    theirs = found[workers]
-    said = np.zeros((votes.n_tasks, votes.n_classes))
-    np.add.at(said, (tasks[theirs], labels[theirs]), 1.0)
-    total = said.sum(axis=1, keepdims=True)
-    agreed = (said >= 2) & (2 * said >= total)
-    return np.asarray((agreed & (believed <= improbable)).any(axis=1))
+    colluding = flagged[workers]
+    counts = np.zeros((votes.n_tasks, votes.n_classes))
+    np.add.at(counts, (tasks[colluding], labels[colluding]), 1.0)
+    total = counts.sum(axis=1, keepdims=True)
+    common = (counts >= 2) & (2 * counts >= total)
+    return np.asarray((common & (posterior <= improbable)).any(axis=1))
 
 
 @dataclass(frozen=True)
 class _Explained:
-    """A group of workers whose pairs are left aside, and how much each worker agrees with it beyond expectation."""
+    """A group of workers whose own pairs are left out, and the excess agreement of each worker with it."""
 
     group: Mask
     #: The factors that fit all other pairs.
@@ -266,61 +263,76 @@ class _Explained:
 
     @property
     def concert(self) -> float:
-        """How much a group acts together. Honest workers seen from the wrong side do so too, but less."""
+        """Mean excess agreement within the group; 0 for a group that is too small."""
         return float(self.agreed[self.group].mean()) if self.group.sum() >= _FEWEST else 0.0
 
 
 @dataclass(frozen=True)
 class _Search:
-    """The search for a group of workers without whose own pairs all others fit together."""
+    """Search for a group of workers such that all pairs outside it fit one low-rank model."""
 
     covariances: Covariances
     #: Number of factors, the scale of a block's entries, and the seed of the start.
     rank: int
     variance: Array
-    #: Rate at which each pair agrees, and at which it would if both answered regardless of the task.
+    #: Rate of agreement of each pair, and its expectation if answers did not depend on the task.
     rate: Array
     chance: Array
     seed: int
 
     @classmethod
     def of(cls, votes: Annotations, method: str, max_partners: int | None, seed: int) -> _Search:
-        found = Covariances.of(votes, max_partners)
-        first, second = found.pairs.T
-        chance = np.einsum("pk,pk->p", found.shares[first], found.shares[second])
-        rate = np.einsum("pkk->p", found.blocks) + chance
+        covariances = Covariances.of(votes, max_partners)
+        first, second = covariances.pairs.T
+        chance = np.einsum("pk,pk->p", covariances.shares[first], covariances.shares[second])
+        rate = np.einsum("pkk->p", covariances.blocks) + chance
         if method == "agreement":
             blocks = np.ascontiguousarray(rate[:, None, None])
-            alone = Covariances(found.n_workers, np.ones((found.n_workers, 1)), found.pairs, found.overlap, blocks)
-            return cls(alone, votes.n_classes**2, np.maximum(rate * (1 - rate), _MARGIN), rate, 0 * chance, seed)
-        spread = (found.shares * (1 - found.shares)).sum(axis=1)
-        variance = np.maximum(spread[first] * spread[second], _MARGIN**2)
-        return cls(found, max(votes.n_classes - 1, 1), variance, rate, chance, seed)
-
-    def run(self, spared: Mask) -> tuple[Mask, dict[str, npt.NDArray[Any]], tuple[str, ...]]:
-        known = self.covariances.partnered
-        nobody = self._nobody()
-        beginnings = self._beginnings(nobody.factor) if known.any() else []
-        tried = [self._explain(group, nobody) for group in beginnings]
-        tried = [one for one in tried if one.concert > _CONCERTED and not (one.group & spared).any()]
-        best = max(tried, key=lambda one: (round(one.concert, 1), one.group.sum()), default=nobody)
-        remarks = []
-        if not known.all():
-            alone = counted(int((~known).sum()), "worker")
-            remarks.append(f"{alone} shared fewer than two tasks with any other, and cannot be told.")
-        if not spared.any() and 2 * best.group.sum() >= known.sum():
-            size = counted(int(best.group.sum()), "worker")
-            remarks.append(
-                f"The answers fit together best if {size} colluded, which is half of them or more: either these or the "
-                "others say what they settled on, and which cannot be told. Nobody is found; name a trusted worker."
+            alone = Covariances(
+                covariances.n_workers,
+                np.ones((covariances.n_workers, 1)),
+                covariances.pairs,
+                covariances.overlap,
+                blocks,
             )
-            best = nobody
-        evidence = {"agreed": np.where(known, best.agreed, np.nan), "errors": np.where(known, best.errors, np.nan)}
-        return best.group, evidence, tuple(remarks)
+            return cls(alone, votes.n_classes**2, np.maximum(rate * (1 - rate), _MARGIN), rate, 0 * chance, seed)
+        spread = (covariances.shares * (1 - covariances.shares)).sum(axis=1)
+        variance = np.maximum(spread[first] * spread[second], _MARGIN**2)
+        return cls(covariances, max(votes.n_classes - 1, 1), variance, rate, chance, seed)
+
+    def run(self, exempt: Mask) -> tuple[Mask, dict[str, npt.NDArray[Any]], tuple[str, ...]]:
+        partnered = self.covariances.partnered
+        empty = self._empty_group()
+        beginnings = self._beginnings(empty.factor) if partnered.any() else []
+        candidates = [self._explain(group, empty) for group in beginnings]
+        candidates = [
+            candidate
+            for candidate in candidates
+            if candidate.concert > _LEAST_MEAN_EXCESS and not (candidate.group & exempt).any()
+        ]
+        best = max(
+            candidates, key=lambda candidate: (round(candidate.concert, 1), candidate.group.sum()), default=empty
+        )
+        warnings = []
+        if not partnered.all():
+            alone = counted(int((~partnered).sum()), "worker")
+            warnings.append(f"{alone} shared fewer than two tasks with any other: not tested.")
+        if not exempt.any() and 2 * best.group.sum() >= partnered.sum():
+            size = counted(int(best.group.sum()), "worker")
+            warnings.append(
+                f"The best explanation is a group of {size}, which is half of them or more: whether this group or the "
+                "rest colludes cannot be identified. No worker is flagged; pass a trusted worker as trusted=."
+            )
+            best = empty
+        evidence = {
+            "agreed": np.where(partnered, best.agreed, np.nan),
+            "errors": np.where(partnered, best.errors, np.nan),
+        }
+        return best.group, evidence, tuple(warnings)
 
     @property
     def beyond_chance(self) -> float:
-        """Standard errors that none of so many pairs reaches by chance."""
+        """Standard errors that none of this many independent pairs exceeds by chance."""
         from statistics import NormalDist  # slow to import, and needed here only
 
         return max(_ERRORS, NormalDist().inv_cdf(1 - _CHANCE / max(len(self.rate), 1)))
@@ -328,19 +340,19 @@ class _Search:
     # ------------------------------------------------------------------------------------------------- beginnings
 
     def _beginnings(self, plain: Array) -> list[Mask]:
-        """Groups to begin from, given the factors that fit all pairs."""
+        """Return initial groups, given the factors that fit all pairs."""
         factor = self._robust(plain)
         excess, weight = self._excess(factor)
         side = upper(self._leading(excess, weight))
-        sure = (excess > 0.5) & (excess * np.sqrt(weight) > self.beyond_chance)
-        # Whatever the factors say: pairs who never differ, where others would have some times.
+        significant = (excess > 0.5) & (excess * np.sqrt(weight) > self.beyond_chance)
+        # Regardless of the factors: pairs who never differ where disagreements are expected.
         overlap = self.covariances.overlap
-        usual = float(np.average(self.rate, weights=overlap))
-        alike = (self.rate > 1 - _MARGIN) & (overlap * (1 - usual) > _ERRORS)
-        return [side, ~side, *self._cliques(sure), *self._cliques(alike)]
+        mean_rate = float(np.average(self.rate, weights=overlap))
+        alike = (self.rate > 1 - _MARGIN) & (overlap * (1 - mean_rate) > _ERRORS)
+        return [side, ~side, *self._cliques(significant), *self._cliques(alike)]
 
     def _robust(self, factor: Array) -> Array:
-        """Factors that large residuals do not sway, from those that fit all pairs alike."""
+        """Fit factors robustly, with small weights for large residuals, from those that fit all pairs."""
         for _ in range(_ROUNDS - 1):
             norm = self._residuals(factor)[:, 1]
             odd = norm * self.covariances.overlap / self.variance
@@ -352,36 +364,36 @@ class _Search:
         return _core.low_rank_residuals(self.covariances.pairs, self.covariances.blocks, factor)
 
     def _excess(self, factor: Array) -> tuple[Array, Array]:
-        """Share of each pair's expected disagreements that are agreements, and the number of the former."""
+        """Return the share of each pair's expected disagreements that are agreements, and their expected number."""
         surplus, expected = self._surplus(factor)
         return surplus / (1 - expected), self.covariances.overlap * (1 - expected)
 
     def _surplus(self, factor: Array) -> tuple[Array, Array]:
-        """How much oftener than expected each pair agrees, and the rate that was expected, kept from 0 and 1.
+        """Return the excess agreement rate of each pair, and the expected rate, clipped away from 0 and 1.
 
-        Where all are expected to agree, and do, nothing is left over, whatever the rate is kept from.
+        The excess uses the rate before clipping, so that it is 0 where full agreement is expected and observed.
         """
         expected = np.clip(self.rate - self._residuals(factor)[:, 0], 0.0, 1.0)
         return self.rate - expected, np.clip(expected, _MARGIN, 1 - _MARGIN)
 
     def _leading(self, excess: Array, weight: Array) -> Array:
-        """Leading direction of the excess agreement, by power iteration over the pairs."""
+        """Return the leading direction of the excess agreement, by power iteration over the pairs."""
         (first, second), m = self.covariances.pairs.T, self.covariances.n_workers
         total = np.bincount(first, weight, minlength=m) + np.bincount(second, weight, minlength=m)
         scale = 1 / np.sqrt(np.maximum(total, np.finfo(float).tiny))
         entries = excess * weight * scale[first] * scale[second]
-        # The shift keeps the iteration from the most negative direction.
+        # The shift avoids the most negative direction.
         vector = np.sqrt(total) + 1e-3 * np.random.default_rng(self.seed).standard_normal(m) * np.sqrt(total)
         for _ in range(100):
             step = np.bincount(first, entries * vector[second], minlength=m)
             step += np.bincount(second, entries * vector[first], minlength=m) + vector
             vector = step / max(float(np.sqrt(step @ step)), np.finfo(float).tiny)
-        found: Array = vector * scale
-        return found if found @ total >= 0 else -found
+        direction: Array = vector * scale
+        return direction if direction @ total >= 0 else -direction
 
-    def _cliques(self, sure: Mask) -> list[Mask]:
-        """Groups of workers linked by pairs who surely agree too much, the largest first."""
-        linked = self.covariances.pairs[sure]
+    def _cliques(self, significant: Mask) -> list[Mask]:
+        """Return groups of workers linked by pairs with significant excess agreement, largest first."""
+        linked = self.covariances.pairs[significant]
         if not len(linked):
             return []
         number = _core.components(self.covariances.n_workers, np.ascontiguousarray(linked))
@@ -391,37 +403,37 @@ class _Search:
 
     # -------------------------------------------------------------------------------------------------- refinement
 
-    def _nobody(self) -> _Explained:
-        """What is left where no pair is left aside."""
+    def _empty_group(self) -> _Explained:
+        """Fit all pairs, with no group left out."""
         group = np.zeros(self.covariances.n_workers, np.bool_)
         start = self.covariances.start(self.rank, self.seed)
         factor = self.covariances.factor(start, _RIDGE, None, 2 * _SWEEPS, _ROUGH)
         return _Explained(group, factor, *self._membership(factor, group))
 
-    def _explain(self, group: Mask, nobody: _Explained) -> _Explained:
-        """Fit all pairs but those within a group, which changes until it holds who agrees too much with it.
+    def _explain(self, group: Mask, empty: _Explained) -> _Explained:
+        """Fit all pairs outside a group, and update the group until it holds the workers who agree too much with it.
 
-        Where nobody is left, the answer is that for `nobody`.
+        If no worker remains, return `empty`.
         """
         covariances, start = self.covariances, self.covariances.start(self.rank, self.seed)
         first, second = covariances.pairs.T
         for turn in range(_REFINEMENTS):
             within = group[first] & group[second]
             if within.all() or not group.any():
-                return nobody
+                return empty
             weights = np.where(within, 0.0, covariances.overlap)
-            # Without few of the pairs the factors are nearly those of all; without many they may be others altogether.
+            # With few pairs left out, the factors of all pairs are close; with many, they may be far off.
             few = covariances.overlap[within].sum() <= _FEW * covariances.overlap.sum()
-            factor = covariances.factor(nobody.factor if few else start, _RIDGE, weights, 2 * _SWEEPS, _ROUGH)
-            agreed, errors = self._membership(factor, group)
-            joined = (agreed > _AGREED) & (errors > self.beyond_chance)
-            if (joined == group).all() or turn == _REFINEMENTS - 1:
+            factor = covariances.factor(empty.factor if few else start, _RIDGE, weights, 2 * _SWEEPS, _ROUGH)
+            excess, errors = self._membership(factor, group)
+            updated = (excess > _LEAST_EXCESS) & (errors > self.beyond_chance)
+            if (updated == group).all() or turn == _REFINEMENTS - 1:
                 break
-            group = joined
-        return _Explained(group, factor, agreed, errors)
+            group = updated
+        return _Explained(group, factor, excess, errors)
 
     def _membership(self, factor: Array, group: Mask) -> tuple[Array, Array]:
-        """How much each worker agrees with a group beyond expectation: as a share of disagreements, and in errors."""
+        """Return each worker's excess agreement with a group: as a share of disagreements, and in standard errors."""
         covariances, m = self.covariances, self.covariances.n_workers
         surplus, expected = self._surplus(factor)
         sums, outside = np.zeros((3, m)), np.zeros(m)
@@ -431,7 +443,7 @@ class _Search:
             np.add.at(outside, own, covariances.overlap - theirs)
             for total, term in zip(sums, terms, strict=True):
                 np.add.at(total, own, theirs * term)
-        # Nothing is expected of somebody who shares next to nothing with anybody outside.
+        # Workers who share next to nothing with workers outside the group have no expectation.
         sums[0, outside < _OUTSIDE * self.rank] = 0.0
         tiny = np.finfo(float).tiny
         return sums[0] / np.maximum(sums[1], tiny), sums[0] / np.sqrt(np.maximum(sums[2], tiny))

@@ -29,45 +29,48 @@ def drift(
     min_labels: int = 20,
     progress: Progress = False,
 ) -> Finding:
-    """Find workers whose answers change along the way: tired, in a hurry, or replaced by a script.
+    """Detect workers whose answers change over time: fatigue, haste, or a switch to a script.
 
-    What a worker was to say is told by the others on the same task, as in :func:`copies`, so that hard tasks that come
-    late are no evidence. What is left of each answer, for every label and for being right, is added up in order; for a
-    worker who stays the same the sum walks like a Brownian bridge, and how far it strays has a known distribution. One
-    change, the plainest, is told of each worker.
+    Use it on logs with timestamps or in order of work. Each answer is compared with what the other workers' answers to
+    the same task predict, so that hard tasks late in a project do not count as drift. At most one change per worker is
+    reported, the strongest.
 
     Parameters
     ----------
-    votes
-        A frame with the columns of a log (see :meth:`Annotations.from_frame`), or :class:`~manyhands.Annotations`.
-    order
-        When annotations were made. Of a frame, the name of a column of numbers, dates or times, or None for the order
-        of its rows. Of `Annotations`, which have no order, numbers aligned with ``votes.to_frame()``.
-    rate
-        The false-discovery rate: the share of the workers found that may be found by chance (Benjamini & Hochberg).
-    least
-        The share of answers by which a worker may change for other reasons, such as tasks that come late and are hard
-        in another way: p-values are those of at most this share. 0 for any change at all.
-    min_labels
-        Workers with fewer answers that tell something are not judged.
-    progress
+    votes : Annotations or frame
+        The annotations, or a frame with the columns of a log (see :meth:`Annotations.from_frame`).
+    order : str, array or None, default None
+        When each annotation was made. For a frame: the name of a column of numbers, dates or times, or None for the
+        order of its rows. For `Annotations`, which have no order: numbers aligned with ``votes.to_frame()``.
+    rate : float, default 0.05
+        False-discovery rate: expected share of the flagged workers who did not change (Benjamini & Hochberg).
+    least : float, default 0.05
+        Share of answers that may change for other reasons, such as harder tasks at the end: p-values are for changes of
+        at most this share. 0 tests for any change.
+    min_labels : int, default 20
+        Workers with fewer informative answers are not tested.
+    progress : bool or callable, default False
         True for a progress bar, or a function called as ``progress(workers, 0.0)``.
 
     Returns
     -------
     Finding
-        ``frame()``: for each worker ``n_answers``; ``after``, the number of answers before the change; ``what``
-        changed, the code of a label or ``n_classes`` for being right; ``before`` and ``since``, how much oftener than
-        others would that was said, per answer; ``p_value`` and ``q_value``, NaN for who was not judged.
+        ``frame()`` has one row per worker: ``n_answers``; ``after``, the number of answers before the change; ``what``
+        changed, the code of a label or ``n_classes`` for accuracy; ``before`` and ``since``, the excess rate of that
+        label per answer over the rate of other workers; ``p_value`` and ``q_value``, NaN for workers that were not
+        tested.
 
     Notes
     -----
-    Annotations of the same time have no order among them: a change lies between times. Weights are not counted, and who
-    gave two different answers to a task is left out of it.
-
-    Time: one fit of `HierarchicalDawidSkene`, then as :func:`copies`, and again for the rest where somebody is found;
-    memory: 24 bytes for each label on each task of the busiest worker, 20 bytes an annotation, and three times the
+    Time: one fit of `HierarchicalDawidSkene`, then as :func:`copies`, repeated for the rest if any worker is flagged.
+    Memory: 24 bytes for each label on each task of the busiest worker, 20 bytes per annotation, and three times the
     confusion matrices.
+
+    Annotations with equal times have no order among them: a change lies between times. Weights are ignored. A worker
+    who gave two different answers to a task is left out of that task.
+
+    The residuals of a worker's answers, for each label and for accuracy, are summed in order. Without a change, the sum
+    is a Brownian bridge, and its largest excursion has a known distribution.
 
     Examples
     --------
@@ -77,96 +80,96 @@ def drift(
     >>> late = [i for i in range(1200, 2400) if log["worker"][i] == 3]
     >>> for i in late:
     ...     log["label"][i] = 0
-    >>> found = mh.audit.drift(log)
-    >>> found.workers.tolist()
+    >>> mh.audit.drift(log).workers.tolist()
     [3]
     """
     check_between("rate", rate, such_as=0.05)
     check_least(least)
     check_number("min_labels", min_labels, least=2, whole=True)
     shared = isinstance(votes, Crowd)
-    given, when = _in_order(votes.votes if shared else votes, order)
-    known = (votes if shared else Crowd(given)).beliefs
-    with reporting(progress, given.n_workers, "drift") as callback:
-        found = _judged(known, when[known.kept], float(rate), float(least), int(min_labels), callback)
-    p, q = found["p"], found["q"]
-    remarks = known.remarks
-    if given.n_workers == 2:
+    table, when = _in_order(votes.votes if shared else votes, order)
+    predictions = (votes if shared else Crowd(table)).beliefs
+    with reporting(progress, table.n_workers, "drift") as callback:
+        changes = _test_workers(
+            predictions, when[predictions.kept], float(rate), float(least), int(min_labels), callback
+        )
+    p, q = changes["p"], changes["q"]
+    remarks = predictions.remarks
+    if table.n_workers == 2:
         p, q = np.full((2, 2), np.nan)
-        remarks += ("Two workers can only be held against each other: which of them changed cannot be told.",)
+        remarks += ("Of two workers, which one changed cannot be identified: a third worker is needed.",)
     elif np.isnan(p).all():
         remarks += (
-            f"No worker has {min_labels} answers to tasks on which others differ: whether anybody changed cannot be "
-            "told.",
+            f"Drift cannot be tested: no worker has {min_labels} answers to tasks on which other workers differ.",
         )
     evidence: dict[str, npt.NDArray[Any]] = {
-        "n_answers": given.labels_per_worker,
-        "after": found["at"].astype(np.int64),
-        "what": found["what"].astype(np.int64),
-        "before": found["shares"][:, 0],
-        "since": found["shares"][:, 1],
+        "n_answers": table.labels_per_worker,
+        "after": changes["at"].astype(np.int64),
+        "what": changes["what"].astype(np.int64),
+        "before": changes["shares"][:, 0],
+        "since": changes["shares"][:, 1],
         "p_value": p,
         "q_value": q,
     }
-    return Finding("drifter", given._workers, np.nan_to_num(q, nan=1.0) <= rate, evidence, remarks)
+    return Finding("drifter", table._workers, np.nan_to_num(q, nan=1.0) <= rate, evidence, remarks)
 
 
-def _judged(
-    known: Beliefs, when: Array, rate: float, least: float, min_labels: int, progress: Callback | None
+def _test_workers(
+    predictions: Beliefs, when: Array, rate: float, least: float, min_labels: int, progress: Callback | None
 ) -> dict[str, npt.NDArray[Any]]:
-    """How each worker changed, beside others who did not.
+    """Test each worker for a change, relative to workers without one.
 
-    Who changes makes the others on the same tasks seem to change the other way. So the plainest are found first, and
-    their answers left out before the rest are judged again.
+    A worker who changes makes the others on the same tasks appear to change the other way. So the strongest changes are
+    flagged first, and their answers are left out before the rest are tested again.
     """
-    found: dict[str, npt.NDArray[Any]] = {}
-    table, m = known.table, known.table.n_workers
-    believed = (known.posterior, known.confusion, known.strata)
-    settled = np.zeros(m, np.bool_)
+    columns: dict[str, npt.NDArray[Any]] = {}
+    table, m = predictions.table, predictions.table.n_workers
+    model = (predictions.posterior, predictions.confusion, predictions.strata)
+    flagged = np.zeros(m, np.bool_)
     while True:
-        now = table.answer_drift(*believed, when, share=least, progress=progress)
-        p = np.where(now["told"] >= min_labels, now["p"], np.nan)
-        latest = {"p": p, **{name: now[name] for name in ("at", "what", "shares")}}
+        tests = table.answer_drift(*model, when, share=least, progress=progress)
+        p = np.where(tests["told"] >= min_labels, tests["p"], np.nan)
+        latest = {"p": p, **{name: tests[name] for name in ("at", "what", "shares")}}
         for name, column in latest.items():
-            kept = settled if column.ndim == 1 else settled[:, None]
-            found[name] = np.where(kept, found[name], column) if name in found else column
-        judged = ~np.isnan(found["p"])
+            fixed = flagged if column.ndim == 1 else flagged[:, None]
+            columns[name] = np.where(fixed, columns[name], column) if name in columns else column
+        tested = ~np.isnan(columns["p"])
         q = np.full(m, np.nan)
-        q[judged] = q_values(found["p"][judged], int(judged.sum()))
-        new = (np.nan_to_num(q, nan=1.0) <= rate) & ~settled
+        q[tested] = q_values(columns["p"][tested], int(tested.sum()))
+        new = (np.nan_to_num(q, nan=1.0) <= rate) & ~flagged
         if not new.any():
-            return {**found, "q": q}
-        logs = np.log(np.maximum(found["p"], 1e-300))
-        settled |= new & (logs <= 0.5 * logs[new].min())
+            return {**columns, "q": q}
+        logs = np.log(np.maximum(columns["p"], 1e-300))
+        flagged |= new & (logs <= 0.5 * logs[new].min())
         tasks, workers, labels = table.columns()
-        rest = ~settled[workers]
+        rest = ~flagged[workers]
         if not rest.any():
-            return {**found, "q": q}
+            return {**columns, "q": q}
         sizes = (table.n_tasks, m, table.n_labels)
         table, when = made_table(tasks[rest], workers[rest], labels[rest], None, *sizes), when[rest]
 
 
 def _in_order(votes: Any, order: Any) -> tuple[Annotations, Array]:
-    """The table, and when each of its annotations was made."""
+    """Return the table, and the time of each of its annotations."""
     if isinstance(votes, Annotations):
-        given = as_annotations(votes, abstentions=True)
+        table = as_annotations(votes, abstentions=True)
         if order is None or isinstance(order, str):
             raise ValueError(
-                "Annotations have no order: give numbers aligned with votes.to_frame() as order=, or audit the frame "
-                "that they were made of"
+                "Annotations have no order: pass order= as numbers aligned with votes.to_frame(), or audit the frame "
+                "that they were made from"
             )
         when = as_numbers(order, "order")
-        if when.shape != (given.n_annotations,):
+        if when.shape != (table.n_annotations,):
             raise ValueError(
-                f"order has shape {when.shape}, not one number for each of {given.n_annotations:,} annotations"
+                f"order has shape {when.shape}, not one number for each of {table.n_annotations:,} annotations"
             )
-        heard = given.codes()[2] < given.n_classes
-        return given.without_abstentions(), when if heard.all() else when[heard]
+        answered = table.codes()[2] < table.n_classes
+        return table.without_abstentions(), when if answered.all() else when[answered]
     names = {"order": order} if isinstance(order, str) else {}
-    found = take_columns(votes, task=None, worker=None, label=None, **names)
-    tasks, workers, labels = (found[role][1] for role in ("task", "worker", "label"))
+    columns = take_columns(votes, task=None, worker=None, label=None, **names)
+    tasks, workers, labels = (columns[role][1] for role in ("task", "worker", "label"))
     if isinstance(order, str):
-        when = as_numbers(found["order"][1], f"order column {order!r}")
+        when = as_numbers(columns["order"][1], f"order column {order!r}")
     elif order is None:
         when = np.arange(len(tasks), dtype=np.float64)
     else:

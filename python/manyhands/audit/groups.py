@@ -1,4 +1,4 @@
-"""Groups of workers who depend on one another."""
+"""Detect groups of workers whose errors depend on one another."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from manyhands.categorical.group import named_groups, none_found
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Groups(Finding):
-    """Workers who are in groups; its length is how many groups. ``frame()`` tells of each worker which."""
+    """Workers in groups; its length is the number of groups. ``frame()`` has the group of each worker."""
 
     @property
     def groups(self) -> list[list[Any]]:
-        """The groups, as lists of workers by name, in the order of the table; workers in none are not listed."""
+        """Groups as lists of worker names, in the order of the table; workers outside all groups are not listed."""
         return named_groups(self.evidence["group"], self.names.values)
 
     def __len__(self) -> int:
@@ -30,44 +30,46 @@ class Groups(Finding):
 
     def __repr__(self) -> str:
         sizes = ", ".join(str(len(group)) for group in self.groups)
-        found = f"{counted(len(self), 'group')} of {sizes} workers" if len(self) else "none"
-        return "\n".join((f"<Groups: {found}, among {counted(len(self.names), 'worker')}>", *self.remarks))
+        summary = f"{counted(len(self), 'group')} of {sizes} workers" if len(self) else "none"
+        return "\n".join((f"<Groups: {summary}, among {counted(len(self.names), 'worker')}>", *self.remarks))
 
 
 def groups(votes: Any, *, rate: float = 0.01, min_overlap: int = 10, progress: Progress = False) -> Groups:
-    """Find groups of workers who depend on one another: camps, classes of one school, copies of one source.
+    """Detect groups of workers who depend on one another: factions, one training, copies of one source.
 
-    From second-order statistics: how often each pair of workers agrees beyond chance, where chance is told by the other
-    workers on each task, as in :func:`copies`. Workers are then sorted into groups that agree within, and a group is
-    kept only if even the most agreeing of all groups of its size would surprise where nobody depends on anybody, and if
-    a two-layer model needs it (BIC). The number of groups follows from that, and none is an answer too.
+    Use it where workers may share a guideline, a trainer or a language model: a method that assumes independent workers
+    counts their shared errors several times (see :class:`GroupDawidSkene`). The number of groups is estimated and may
+    be 0.
 
     Parameters
     ----------
-    votes
+    votes : Annotations or frame
         The annotations.
-    rate
-        The probability of any group being found where all workers are independent given the tasks.
-    min_overlap
+    rate : float, default 0.01
+        Probability that any group is detected where all workers are independent given the tasks.
+    min_overlap : int, default 10
         Pairs with fewer common tasks are not compared.
-    progress
+    progress : bool or callable, default False
         True for a progress bar, or a function called as ``progress(workers, 0.0)``.
 
     Returns
     -------
     Groups
-        ``groups``, lists of workers; ``frame()``: for each worker ``group``, its ``size``, ``z``, how far its members
-        agree beyond chance in standard deviations, and ``p_value``, an upper bound over all groups of the size.
+        ``groups``, lists of workers; ``frame()`` with one row per worker: ``group``, its ``size``, ``z``, the agreement
+        within the group beyond chance in standard deviations, and ``p_value``, an upper bound over all groups of the
+        size.
 
     Notes
     -----
-    Jaffe et al. (2016) tell groups of binary classifiers by covariances off the rank-one surface that independent ones
-    lie on, Traganitis & Giannakis (2022) those of any number of classes by joint tables off what independence predicts.
-    Here what is off is measured given the task's own answers, so that hard tasks, which all share, make no groups.
+    Time and memory: as :func:`copies` with 44 bytes for every pair with enough common tasks, then O(pairs) for each of
+    a few dozen rounds, and for each group at most 50 iterations of :class:`GroupDawidSkene`. A group that gives most
+    answers to most tasks cannot be distinguished from the truth.
 
-    Time and memory as :func:`copies` with 44 bytes for every pair with enough common tasks, then O(pairs) for each of
-    a few dozen rounds, and for each group at most 50 passes of :class:`GroupDawidSkene`. Where one group gives most
-    answers of most tasks, nobody can tell it from the truth.
+    Each pair's agreement beyond chance is measured as in :func:`copies`. Workers are clustered by it. A group is kept
+    if the most agreeing of all groups of its size would be improbable among independent workers, and if a two-layer
+    model needs it (BIC). Jaffe et al. (2016) detect groups of binary classifiers by covariances off the rank-one
+    surface of independent ones, Traganitis & Giannakis (2022) those of any number of classes by joint tables. Here the
+    comparison is given the task's own answers, so that hard tasks, which all workers share, create no groups.
 
     Examples
     --------
@@ -80,15 +82,17 @@ def groups(votes: Any, *, rate: float = 0.01, min_overlap: int = 10, progress: P
     check_between("rate", rate, such_as=0.01)
     check_number("min_overlap", min_overlap, least=1, whole=True)
     crowd = as_crowd(votes)
-    given, known = crowd.votes, crowd.beliefs
-    with reporting(progress, given.n_workers, "groups") as callback:
-        found = find_groups(known, crowd.pairs(min_overlap=int(min_overlap), progress=callback), rate=float(rate))
-    size = np.bincount(found.codes)[found.codes]
+    table, predictions = crowd.votes, crowd.beliefs
+    with reporting(progress, table.n_workers, "groups") as callback:
+        clusters = find_groups(
+            predictions, crowd.pairs(min_overlap=int(min_overlap), progress=callback), rate=float(rate)
+        )
+    size = np.bincount(clusters.codes)[clusters.codes]
     evidence = {
-        "group": found.codes,
+        "group": clusters.codes,
         "size": size,
-        "z": found.z[found.codes],
-        "p_value": np.exp(found.log_p)[found.codes],
+        "z": clusters.z[clusters.codes],
+        "p_value": np.exp(clusters.log_p)[clusters.codes],
     }
-    remarks = (*known.remarks, *none_found(found, given))
-    return Groups("group", given._workers, size > 1, evidence, remarks)
+    remarks = (*predictions.remarks, *none_found(clusters, table))
+    return Groups("group", table._workers, size > 1, evidence, remarks)

@@ -1,4 +1,4 @@
-"""What an audit returns: the workers that were found, the evidence on every worker, and what could not be told."""
+"""Result of an audit: flagged workers, evidence on every worker, and warnings."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Finding:
-    """Workers that an audit found, and on what evidence.
+    """Workers that an audit flagged, with the evidence on every worker.
 
-    It holds data only, and can be pickled. Its truth is whether anybody was found, its length how many.
+    Plain data that can be pickled. Its length is the number of flagged workers, and it is true if there are any.
 
     Parameters
     ----------
-    what
-        What the workers are found to be: ``"spammer"``.
-    names
+    what : str
+        What the workers are flagged as, such as ``"spammer"``.
+    names : Names
         All workers of the table, in its order.
-    found
-        Which of them were found, (n_workers,).
-    evidence
-        Columns of the frame beside ``worker`` and ``found``, each an array of numbers or booleans, (n_workers,). NaN
-        where the log does not tell.
-    remarks
-        What is doubtful, or could not be told, in whole sentences; empty where nothing is.
+    found : array of bool, shape (n_workers,)
+        Mask of the flagged workers.
+    evidence : mapping of str to array
+        Columns of the frame in addition to ``worker`` and ``found``: numbers or booleans, (n_workers,). NaN where the
+        log has no information.
+    remarks : tuple of str, default ()
+        Warnings in full sentences: what is doubtful, and what the log cannot show.
     """
 
     what: str
@@ -51,14 +51,14 @@ class Finding:
 
     @property
     def workers(self) -> npt.NDArray[Any]:
-        """Names of the workers that were found, in the order of the table."""
+        """Names of the flagged workers, in the order of the table."""
         return self.names.take(np.flatnonzero(self.found)).values
 
     def __len__(self) -> int:
         return int(self.found.sum())
 
     def frame(self) -> pa.Table:
-        """Return one row a worker, as an Arrow table: ``worker``, ``found``, and the evidence."""
+        """Return one row per worker, as an Arrow table: ``worker``, ``found``, and the evidence."""
         return arrow.table({"worker": self.names.arrow(), "found": self.found, **self.evidence})
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""The whole crowd looked at: what workers are worth, who tells nothing, who is not independent, who changed."""
+"""One audit of the whole crowd: information, spammers, colluders, copies, groups and drift."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from manyhands.categorical.table import Annotations, as_annotations
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Opens a stage of the work by its name, and gives what reports progress within it.
+#: Opens a named stage of the work, and returns the progress function within it.
 Stages = Callable[[str], AbstractContextManager[Any]]
 
-#: Workers who give this share of all bits are said to carry the log.
+#: Share of all bits that the workers who carry the log give.
 _MOST = 0.95
 
 
 @dataclass(frozen=True)
 class Change:
-    """What leaving out the workers that were found changes."""
+    """Effect of leaving out the flagged workers."""
 
     #: Workers left out, and the share of all annotations that they gave.
     n_workers: int
@@ -51,7 +51,7 @@ class Change:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Review:
-    """All that an audit found; see :func:`review`."""
+    """Result of a whole audit; see :func:`review`."""
 
     worth: Worth
     dependence: Dependence
@@ -80,17 +80,17 @@ class Review:
 
     @property
     def n_carrying(self) -> int:
-        """The fewest workers who give 95 % of all bits in the log."""
-        told = np.sort(self.worth.n_answers * self.worth.measures.information)[::-1]
-        return int(np.searchsorted(np.cumsum(told), _MOST * told.sum()) + 1)
+        """The smallest number of workers who give 95 % of all bits in the log."""
+        bits = np.sort(self.worth.n_answers * self.worth.measures.information)[::-1]
+        return int(np.searchsorted(np.cumsum(bits), _MOST * bits.sum()) + 1)
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What is doubtful or could not be told, in whole sentences."""
-        return tuple(dict.fromkeys(remark for found in self._findings() for remark in found.remarks))
+        """Warnings of all parts of the audit, in full sentences."""
+        return tuple(dict.fromkeys(warning for finding in self._findings() for warning in finding.remarks))
 
     def frame(self) -> pa.Table:
-        """Return one row a worker, as an Arrow table: what labels are worth, and whether the worker was found."""
+        """Return one row per worker, as an Arrow table: information, its errors, and what the worker was flagged as."""
         columns = {name: self.worth.frame().column(name) for name in self.worth.frame().column_names}
         columns |= {"spammer": self.spammers.found, "colluder": self.colluders.found, "copy": self.copies.found}
         columns["group"] = np.where(self.groups.found, self.groups.evidence["group"], -1)
@@ -99,78 +99,83 @@ class Review:
         return arrow.table(columns)
 
     def __repr__(self) -> str:
-        plot = f"{len(self.colluders):,} colluders" if self.colluders.searched else "colluders not searched for"
-        found = (
-            f"{len(self.spammers):,} spammers, {plot}, {len(self.copies):,} pairs of "
+        colluders = f"{len(self.colluders):,} colluders" if self.colluders.searched else "colluders not searched for"
+        summary = (
+            f"{len(self.spammers):,} spammers, {colluders}, {len(self.copies):,} pairs of "
             f"copies, {len(self.groups):,} groups"
         )
-        return f"<Review of {len(self.worth.names):,} workers: {found}>"
+        return f"<Review of {len(self.worth.names):,} workers: {summary}>"
 
 
 def review(votes: Any, *, order: Any = None, colluders: bool = False, stages: Stages | None = None) -> Review:
-    """Look at the whole crowd: what workers are worth, who tells nothing, copies, colludes, forms camps or changes.
+    """Audit the whole crowd: information, spammers, colluders, copies, factions and drift.
 
-    Every part can be had alone, with settings of its own: :func:`worth`, :func:`dependence`, :func:`spammers`,
-    :func:`colluders`, :func:`copies`, :func:`groups`, :func:`drift`.
-
-    Cost: one fit of :class:`~manyhands.categorical.HierarchicalDawidSkene`, which all parts share (two where
-    annotations have weights or were given again), the passes over pairs of workers that the parts state, of which
-    copies and groups share one, and one fit without the workers that were found. On 10,000,000 annotations by 10,000
-    workers it took 10 times as long as Dawid–Skene of 20 passes, 13 times where a few did most of the work, and half a
-    gigabyte beside the log.
+    Use it before trusting a log. Every part is also a function with settings of its own: :func:`worth`,
+    :func:`dependence`, :func:`spammers`, :func:`colluders`, :func:`copies`, :func:`groups`, :func:`drift`.
 
     Parameters
     ----------
-    votes
-        An :class:`~manyhands.Annotations` table, or a frame with well-known column names.
-    order
-        When annotations were made, as numbers aligned with ``votes.to_frame()``; None where that is not known, and
-        drift is not looked for.
-    colluders
-        Whether to search for colluders where that takes minutes, with many classes and workers. By default the search
-        is left out there, with a remark, and ``found.colluders.searched`` is False.
-    stages
-        Called with the name of each part before it begins; what it returns is entered while the part is at work, and
-        gives a function of (steps, objective) or None.
+    votes : Annotations or frame
+        The annotations, or a frame with well-known column names.
+    order : array, optional
+        When annotations were made, as numbers aligned with ``votes.to_frame()``. Without it, drift is not tested.
+    colluders : bool, default False
+        Whether to search for colluders where the search takes minutes, with many classes and workers. By default it is
+        skipped there, with a warning, and ``.colluders.searched`` is False.
+    stages : callable, optional
+        Called with the name of each part before it begins. It must return a context manager, which is entered during
+        the part and yields a function of (steps, objective) or None.
+
+    Returns
+    -------
+    Review
+        The findings as attributes; ``workers`` to leave out, ``frame()``, ``change`` and ``remarks``.
+
+    Notes
+    -----
+    Cost: one fit of :class:`~manyhands.categorical.HierarchicalDawidSkene`, which all parts share (two where
+    annotations have weights or were repeated), the passes over pairs of workers that the parts state, and one fit
+    without the flagged workers. On 10,000,000 annotations by 10,000 workers it took 10 times as long as 20 iterations
+    of Dawid–Skene, 13 times where a few workers did most of the work, and half a gigabyte in addition to the log.
 
     Examples
     --------
     >>> import manyhands as mh
     >>> league = [0, 0] + [-1] * 18
     >>> crowd = mh.simulate(600, 20, 3, crowd="one-coin", labels_per_task=8, groups=league, copying=0.9, seed=1)
-    >>> found = mh.audit.review(crowd.log)
-    >>> len(found.spammers), len(found.copies), found.copies.redundant.tolist()
+    >>> audit = mh.audit.review(crowd.log)
+    >>> len(audit.spammers), len(audit.copies), audit.copies.redundant.tolist()
     (0, 1, [0])
     """
     votes = as_annotations(votes)
     at: Stages = (lambda _: nullcontext()) if stages is None else stages
     with at("worth") as progress:
         model = HierarchicalDawidSkene().fit(votes, progress=progress or False)
-        value = worth(votes, model=model)
+        information = worth(votes, model=model)
     crowd = Crowd(votes, model, shared=True)
     with at("dependence"):
-        depends = dependence(crowd)
+        correlated = dependence(crowd)
     with at("spammers"):
-        silent = spammers(crowd)
+        spamming = spammers(crowd)
     with at("colluders"):
-        plot = search_colluders(votes) if colluders else unless_slow(votes)
+        colluding = search_colluders(votes) if colluders else unless_slow(votes)
     with at("copies") as progress:
-        same = copies(crowd, progress=progress or False)
+        copying = copies(crowd, progress=progress or False)
     with at("groups") as progress:
-        camps = groups(crowd, progress=progress or False)
-    moved = None
+        dependent = groups(crowd, progress=progress or False)
+    drifting = None
     if order is not None:
         with at("drift") as progress:
-            moved = drift(crowd, order, progress=progress or False)
+            drifting = drift(crowd, order, progress=progress or False)
     with at("leaving out"):
-        change = _change(votes, model, silent, plot, same)
-    return Review(value, depends, silent, plot, same, camps, moved, change)
+        change = _change(votes, model, spamming, colluding, copying)
+    return Review(information, correlated, spamming, colluding, copying, dependent, drifting, change)
 
 
 def _change(
-    votes: Annotations, model: HierarchicalDawidSkene, silent: Finding, plot: Collusion, same: Copies
+    votes: Annotations, model: HierarchicalDawidSkene, spamming: Finding, colluding: Collusion, copying: Copies
 ) -> Change:
-    out = silent.found | plot.found | np.isin(votes.workers, same.redundant)
+    out = spamming.found | colluding.found | np.isin(votes.workers, copying.redundant)
     share = float(votes.labels_per_worker[out].sum() / votes.n_annotations)
     confidence = model.posterior_.max(axis=1)
     if not out.any() or out.all():
@@ -178,14 +183,14 @@ def _change(
         return Change(int(out.sum()), share, 0, votes.n_tasks if out.all() else 0, mean, mean)
     rest = votes.without(votes.workers[out].tolist())
     refitted = HierarchicalDawidSkene().fit(rest)
-    kept = votes._tasks.match(rest._tasks)
+    rows = votes._tasks.match(rest._tasks)
     answered = rest.labels_per_task > 0
-    old, new = model.labels_[kept], refitted.labels_
+    old, new = model.labels_[rows], refitted.labels_
     return Change(
         int(out.sum()),
         share,
         n_changed=int((old != new)[answered].sum()),
         n_unanswered=votes.n_tasks - int(answered.sum()),
-        before=float(confidence[kept][answered].mean()),
+        before=float(confidence[rows][answered].mean()),
         after=float(refitted.posterior_.max(axis=1)[answered].mean()),
     )

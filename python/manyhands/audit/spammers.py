@@ -20,26 +20,25 @@ from manyhands.categorical.table import Annotations
 
 Mask = npt.NDArray[np.bool_]
 
-#: The cluster nearest to zero holds spammers if its centre is less than this share as far from zero as the other's.
+#: The cluster nearest zero holds spammers if its center is less than this share as far from zero as the other's.
 _APART = 0.5
-#: Where there is none, because the others differ more from one another: those whose factors are at most this share as
-#: long as theirs.
+#: Without such a cluster, spammers are workers whose factors are at most this share as long as those of the others.
 _SHORT = 0.25
-#: Common tasks of an average pair below which covariances are doubtful.
+#: Mean number of common tasks per pair below which covariances are unreliable.
 _SHARED = 10.0
-#: Answers of a worker's own that label shares are drawn towards the classes by.
+#: Pseudo-answers that shrink a worker's label shares toward the class shares.
 _PRIOR_ANSWERS = 1.0
-#: Points at which the distribution of how much honest workers know is estimated, above and below zero.
+#: Grid points of the distribution of honest workers' knowledge, above and below zero.
 _POINTS, _POINTS_BELOW = 33, 9
-#: Passes over that distribution, and the change that ends them.
-_PASSES, _SETTLED = 500, 1e-6
-#: A share of spammers is refuted if it makes answers less likely by this, in logarithms, than the best: at 5 %, from
-#: one side. The least that is not is found by so many halvings.
-_REFUTED, _HALVINGS = 1.353, 6
-#: Fewer answers of a worker are not judged: their sum is not yet normal.
+#: Most iterations for that distribution, and the change below which they stop.
+_PASSES, _TOLERANCE = 500, 1e-6
+#: A share of spammers is rejected if its log-likelihood is this far below the best (one-sided, 5 %), and the number of
+#: bisections that locate the smallest share that is not rejected.
+_REJECTED, _BISECTIONS = 1.353, 6
+#: Workers with fewer answers are not tested: the sum is not yet normal.
 _FEWEST = 20
-#: Cells of fewer answers tell of no dependence by themselves; and how rarely chance alone may save a spammer.
-_CELL, _SAVED = 5.0, 1e-4
+#: Least expected count of a cell in the test of dependence, and the probability that chance exempts a spammer.
+_CELL, _EXEMPTED = 5.0, 1e-4
 
 
 def spammers(
@@ -52,63 +51,65 @@ def spammers(
     max_partners: int | None = None,
     seed: int = 0,
 ) -> Finding:
-    """Find workers whose answers do not depend on the class.
+    """Detect workers whose answers do not depend on the class.
+
+    Use the default, ``method="score"``, for a stated rate of false alarms. Leave the flagged workers out with
+    ``votes.without(finding)``.
 
     Parameters
     ----------
-    votes
+    votes : Annotations or frame
         The annotations.
-    method
-        ``"score"``: those who are shown to know next to nothing. Each worker's answers are held against what all others
-        say of the same tasks; a worker is found if the probability of knowing as much as `least` is at most
-        `false_alarms`, given the answers and how much the others of this crowd know. Few answers show nothing, and a
-        worker with few is not found, nor any with fewer than 20.
-        ``"covariance"``: those whose answers do not vary together with anybody's. The covariances of the pairs of
-        workers who share tasks are split into a low-rank part and a diagonal, and workers into two clusters by their
-        rows of the factor; those of the cluster nearest zero are found. There is no error rate, and a worker with few
-        answers is drawn to zero, and found.
-    false_alarms
-        For ``"score"``: the largest probability that a worker who is found is none.
-    least
-        For ``"score"``: the least score of Raykar and Yu of a worker who is not a spammer. That of a worker who knows
-        the class in a share p of the tasks and guesses at the others is p²: 0.04 is one task in five.
-    ridge
-        For ``"covariance"``: how strongly rows are drawn to zero.
-    max_partners
-        For ``"covariance"``: pairs of a worker with others than those of most common tasks, so many, are left aside.
-        None for 256, or fewer of more than 2,000 workers, 32 at the least.
-    seed
-        For ``"covariance"``: seed of the start of the factorisation.
+    method : {"score", "covariance"}, default "score"
+        ``"score"`` compares each worker's answers with what all others answered to the same tasks. A worker is flagged
+        if the probability of knowing at least as much as `least` is at most `false_alarms`, given the answers and the
+        distribution of knowledge in this crowd. Workers with few answers are not flagged, nor any with fewer than 20.
+        ``"covariance"`` flags workers whose answers have no covariance with those of others: it splits the covariances
+        of pairs into a low-rank part and a diagonal, clusters the rows of the factor in two, and flags the cluster
+        nearest zero. It has no stated error rate, and may flag workers with few answers.
+    false_alarms : float, default 0.05
+        For ``"score"``: largest probability that a flagged worker is not a spammer.
+    least : float, default 0.04
+        For ``"score"``: smallest score of Raykar and Yu of a worker who is not a spammer. A worker who knows the class
+        of a share p of the tasks and guesses the others has score p²: 0.04 is one task in five.
+    ridge : float, default 40.0
+        For ``"covariance"``: ridge penalty on the factor.
+    max_partners : int, optional
+        For ``"covariance"``: partners per worker, those with most common tasks. By default 256, fewer above 2,000
+        workers, and at least 32.
+    seed : int, default 0
+        For ``"covariance"``: seed of the initial factors.
 
     Returns
     -------
     Finding
-        Its evidence is, for ``"score"``: ``n_answers``; ``knows``, the share of tasks whose class the worker knows, as
-        estimated beside the others' answers, and its standard error ``knows_error``; ``score``, of Raykar and Yu, from
-        the worker's estimated confusion matrix; ``dependence``, the largest standardised difference of a cell of
-        answers and classes from independence; ``probability`` of being a spammer. For ``"covariance"``: ``n_answers``,
-        ``n_partners``, and ``distance`` of the worker's row from zero.
+        Its evidence for ``"score"``: ``n_answers``; ``knows``, the estimated share of tasks whose class the worker
+        knows, and its standard error ``knows_error``; ``score`` of Raykar and Yu, from the estimated confusion matrix;
+        ``dependence``, the largest standardized deviation from independence of a cell of answers and classes;
+        ``probability`` of being a spammer. For ``"covariance"``: ``n_answers``, ``n_partners``, and ``distance`` of the
+        worker's row from zero.
 
     Notes
     -----
+    Time: 25 iterations of Dawid–Skene for ``"score"``; for ``"covariance"`` O(Σ n²) once, over tasks with n
+    annotations, and O(pairs · K³) per sweep, at most 200 sweeps. Memory: 16 K² bytes per worker; 8 K² bytes per pair,
+    at most 1 GB.
+
     **Score.** Classes and confusion matrices come from :class:`~manyhands.categorical.HierarchicalDawidSkene`. A
-    worker's own answer is divided out of the posterior ``q`` of each of its tasks. Let it know the class with
-    probability ``ρ`` and else guess, with label shares ``s`` in all. The score statistic ``T = Σ (q[l] - mean q[l]) /
-    s[l]`` over its answers ``l`` has mean ``ρ n v``, where ``v = Σ var q[l] / s[l]`` over the labels, and variance ``n
-    (v + ρ Σ c[l] / s[l]² - ρ² v²)``, ``c`` being third central moments: where the others do not tell the class, ``v``
-    is small and nothing is known of the worker. The distribution of ``ρ`` over the crowd, either 0 or at least
-    ``sqrt(least)`` in size, is estimated by maximum likelihood on a grid, with one imaginary worker spread over it, and
-    as few spammers as the answers do not refute (5 %); the probability of 0 given ``T`` follows. A worker whose answers
-    depend on the class in another way (a cell of answers and classes beyond all chance) is not found. The rate of false
-    alarms rests on errors being independent given the class.
+    worker's own answer is divided out of the posterior ``q`` of each of its tasks. Assume that the worker knows the
+    class with probability ``ρ`` and otherwise guesses, with overall label shares ``s``. The score statistic ``T = Σ
+    (q[l] - mean q[l]) / s[l]`` over its answers ``l`` has mean ``ρ n v``, where ``v = Σ var q[l] / s[l]`` over the
+    labels, and variance ``n (v + ρ Σ c[l] / s[l]² - ρ² v²)``, ``c`` being third central moments: where the others'
+    answers do not determine the class, ``v`` is small and the worker remains undecided. The distribution of ``ρ`` over
+    the crowd, either 0 or at least ``sqrt(least)`` in size, is estimated by maximum likelihood on a grid, with one
+    pseudo-worker spread over it and the smallest share of spammers that a test at 5 % does not reject; the probability
+    of 0 given ``T`` follows. A worker whose answers depend on the class in another way (a significant cell of answers
+    and classes) is not flagged. The rate of false alarms assumes that errors are independent given the class.
 
-    **Covariance.** One-hot answers are centred by each worker's own frequencies, so that it does not matter how classes
-    are numbered. The factor has rank K, each pair the weight of its number of common tasks. If the cluster nearest zero
-    is more than half as far from it as the other, rows are parted by length, for few spammers may be less apart from
-    the others than these from one another; if the shorter are more than a quarter as long, nobody is found.
-
-    Time: 25 passes of Dawid–Skene for ``"score"``; for ``"covariance"`` O(Σ n²) over tasks with n annotations once and
-    O(pairs · K³) a sweep, at most 200. Memory: 16 K² bytes a worker; 8 K² bytes a pair, at most 1 GB.
+    **Covariance.** One-hot answers are centered by each worker's own frequencies, so that the numbering of classes does
+    not matter. The factor has rank K, and each pair is weighted by its number of common tasks. If the cluster nearest
+    zero is more than half as far from it as the other, rows are split by length instead; if the shorter rows are more
+    than a quarter as long, no worker is flagged.
 
     References
     ----------
@@ -141,14 +142,14 @@ def spammers(
     return _by_score(crowd, false_alarms, math.sqrt(least))
 
 
-def untellable(votes: Annotations) -> str:
-    """Why the log tells nothing of any worker; empty where it may."""
+def why_undecidable(votes: Annotations) -> str:
+    """Return why workers of a log cannot be compared; empty where they can."""
     if votes.n_classes < 2:
-        return "There is one class only, on which no answer can depend: nobody can be told from a spammer."
+        return "Spammers cannot be identified: the log has only one class."
     if (votes.labels_per_worker > 0).sum() < 3:
-        return "Two workers can only be held against each other: which of them is wrong cannot be told."
+        return "Two workers can only be compared with each other: which of them is wrong cannot be identified."
     if not votes.table.agreeing_pairs()[1]:
-        return "No task has labels of two workers: there is nothing to hold anybody's answers against."
+        return "No task has labels of two workers: answers cannot be compared."
     return ""
 
 
@@ -160,92 +161,92 @@ def _by_score(crowd: Crowd, false_alarms: float, least: float) -> Finding:
     unknown = np.full(m, np.nan)
     columns = dict.fromkeys(("knows", "knows_error", "score", "dependence", "probability"), unknown)
     evidence = {"n_answers": votes.labels_per_worker, **columns}
-    if reason := untellable(votes):
+    if reason := why_undecidable(votes):
         return Finding("spammer", votes._workers, np.zeros(m, np.bool_), evidence, (reason,))
     confusion = crowd.fit.confusion.matrices()
     cross, squares = votes.table.leave_one_out_sums(crowd.fit.posterior.dense(), confusion)
-    known = Knowledge.of(cross, squares)
-    heard = np.isfinite(known.error)
+    knowledge = Knowledge.of(cross, squares)
+    informed = np.isfinite(knowledge.error)
     probability = unknown.copy()
-    probability[heard] = _spammer_probability(known.some(heard), least)
+    probability[informed] = _spammer_probability(knowledge.some(informed), least)
     largest, limit = _dependence(cross, squares)
-    found = (probability >= 1 - false_alarms) & ~(largest > limit) & (votes.labels_per_worker >= _FEWEST)
+    flagged = (probability >= 1 - false_alarms) & ~(largest > limit) & (votes.labels_per_worker >= _FEWEST)
     evidence |= {
-        "knows": known.knows,
-        "knows_error": np.sqrt(known.variance(np.clip(known.knows, 0.0, 1.0)[:, None])[:, 0]),
+        "knows": knowledge.knows,
+        "knows_error": np.sqrt(knowledge.variance(np.clip(knowledge.knows, 0.0, 1.0)[:, None])[:, 0]),
         "score": np.where(votes.labels_per_worker > 0, metrics.spammer_score(confusion), np.nan),
         "dependence": largest,
         "probability": probability,
     }
-    open_ = int((~found & ~(probability <= false_alarms)).sum())
-    remarks = (
-        f"Of {counted(open_, 'worker')} it cannot be told whether they are spammers: they gave too few answers on "
-        "tasks of which the others tell the class.",
-    ) * (open_ > 0)
-    return Finding("spammer", votes._workers, found, evidence, remarks)
+    n_undecided = int((~flagged & ~(probability <= false_alarms)).sum())
+    warnings = (
+        f"{counted(n_undecided, 'worker')} cannot be tested for spam: too few answers to tasks whose class the other "
+        "workers' answers determine.",
+    ) * (n_undecided > 0)
+    return Finding("spammer", votes._workers, flagged, evidence, warnings)
 
 
 @dataclass(frozen=True)
 class Knowledge:
-    """How much each worker knows, (M,): the share of tasks whose class it knows; NaN where the others tell nothing.
+    """Estimated share of tasks whose class each worker knows, (M,); NaN where the others' answers have no information.
 
-    If it knows a share ``ρ`` in truth, the estimate has variance ``error² (1 + skew ρ - bend ρ²)``.
+    If a worker in fact knows a share ``ρ``, the estimate has variance ``error² (1 + skew ρ - curvature ρ²)``.
     """
 
     knows: Array
     error: Array
     skew: Array
-    bend: Array
+    curvature: Array
 
     @classmethod
     def of(cls, cross: Array, squares: Array) -> Knowledge:
-        """Estimate it from each worker's labels by what the others say of the class, and the squares of the latter."""
-        said = cross.sum(axis=1)
-        n = np.maximum(said.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+        """Estimate it from each worker's labels, the others' posterior of the class, and the squares of the latter."""
+        counts = cross.sum(axis=1)
+        n = np.maximum(counts.sum(axis=1, keepdims=True), np.finfo(float).tiny)
         classes = cross.sum(axis=2) / n
         variance = np.maximum(squares / n - classes**2, 0.0)
-        # Rare labels weigh most; a few imaginary answers keep the weight of one that was hardly said in bounds.
-        shares = (said + _PRIOR_ANSWERS * classes) / (n + _PRIOR_ANSWERS)
+        # Rare labels weigh most; a few pseudo-answers bound the weight of a label that was hardly used.
+        shares = (counts + _PRIOR_ANSWERS * classes) / (n + _PRIOR_ANSWERS)
         weight = np.where(shares > 0, 1.0 / np.maximum(shares, np.finfo(float).tiny), 0.0)
-        together = np.einsum("mkk->mk", cross) - said * classes
+        together = np.einsum("mkk->mk", cross) - counts * classes
         each = (variance * weight).sum(axis=1)
-        # One degree of freedom has gone into the means.
+        # The means use one degree of freedom.
         information = np.maximum(n[:, 0] - 1, 0.0) * each
-        told = information > _LEAST_INFORMATION
+        informed = information > _LEAST_INFORMATION
         total = (together * weight).sum(axis=1)
-        # The third moments are those of classes that are known: where they are not, they are smaller.
+        # The third moments assume known classes; for uncertain ones they are smaller.
         third = (variance * (1 - 2 * classes) * weight**2).sum(axis=1)
 
         def over(top: Array, bottom: Array) -> Array:
-            return np.where(told, top / np.where(told, bottom, 1.0), np.nan)
+            return np.where(informed, top / np.where(informed, bottom, 1.0), np.nan)
 
         one = np.ones_like(total)
         return cls(over(total, information), np.sqrt(over(one, information)), over(third, each), over(each, one))
 
     def variance(self, share: Array) -> Array:
-        """Variance of each worker's estimate, if it knows these shares, (M, P) or (1, P)."""
-        bent = 1 + self.skew[:, None] * share - self.bend[:, None] * share**2
-        return np.asarray(self.error[:, None] ** 2 * np.maximum(bent, _LEAST_SPREAD))
+        """Variance of each worker's estimate for given true shares, (M, P) or (1, P)."""
+        relative = 1 + self.skew[:, None] * share - self.curvature[:, None] * share**2
+        return np.asarray(self.error[:, None] ** 2 * np.maximum(relative, _LEAST_SPREAD))
 
     def some(self, mask: Mask) -> Knowledge:
-        """Of some of the workers."""
-        return Knowledge(self.knows[mask], self.error[mask], self.skew[mask], self.bend[mask])
+        """Select some of the workers."""
+        return Knowledge(self.knows[mask], self.error[mask], self.skew[mask], self.curvature[mask])
 
 
-#: Below this, an estimate would have an error of ten: it says nothing, and rounding would decide it.
+#: Below this, the standard error of an estimate would exceed ten, and rounding would decide it.
 _LEAST_INFORMATION = 0.01
-#: The variance of an estimate is taken to be at least this part of that of somebody who knows nothing.
+#: The variance of an estimate is at least this share of that of a worker who knows nothing.
 _LEAST_SPREAD = 0.2
 
 
-def _spammer_probability(known: Knowledge, least: float) -> Array:
-    """Probability of each worker to know nothing, with the distribution of knowledge learnt from all."""
-    if not len(known.knows):
+def _spammer_probability(knowledge: Knowledge, least: float) -> Array:
+    """Return the probability that each worker knows nothing, with the distribution of knowledge learned from all."""
+    if not len(knowledge.knows):
         return np.zeros(0)
     points = np.concatenate([-np.linspace(1, least, _POINTS_BELOW), [0.0], np.linspace(least, 1, _POINTS)])
-    # Narrower than the grid, an error would find no point near enough.
-    variance = np.maximum(known.variance(points[None]), ((points[-1] - points[-2]) / 2) ** 2)
-    likelihood = -0.5 * (known.knows[:, None] - points) ** 2 / variance - 0.5 * np.log(variance)
+    # A standard error below the grid spacing would miss all points.
+    variance = np.maximum(knowledge.variance(points[None]), ((points[-1] - points[-2]) / 2) ** 2)
+    likelihood = -0.5 * (knowledge.knows[:, None] - points) ** 2 / variance - 0.5 * np.log(variance)
     likelihood = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
     shares = _least_spammers(likelihood)
     weights = likelihood * shares
@@ -254,56 +255,58 @@ def _spammer_probability(known: Knowledge, least: float) -> Array:
 
 
 def _least_spammers(likelihood: Array) -> Array:
-    """The distribution of knowledge over the points with the fewest spammers that the answers do not refute.
+    """Return the distribution of knowledge with the smallest share of spammers that the answers do not reject.
 
-    Workers of few answers may be spammers or not, and the distribution that makes their answers most likely may be far
-    from the true one.
+    Workers with few answers may or may not be spammers, and the maximum-likelihood distribution may be far from the
+    truth.
     """
     shares, best = _mixture(likelihood, np.full(likelihood.shape[1], 1.0 / likelihood.shape[1]), None)
-    refuted, open_ = 0.0, shares
-    for _ in range(_HALVINGS):
-        middle = (refuted + open_[_POINTS_BELOW]) / 2
-        tried, fit = _mixture(likelihood, open_, middle)
-        if best - fit > _REFUTED:
-            refuted = middle
+    rejected, accepted = 0.0, shares
+    for _ in range(_BISECTIONS):
+        middle = (rejected + accepted[_POINTS_BELOW]) / 2
+        candidate, fit = _mixture(likelihood, accepted, middle)
+        if best - fit > _REJECTED:
+            rejected = middle
         else:
-            open_ = tried
-    return open_
+            accepted = candidate
+    return accepted
 
 
 def _mixture(likelihood: Array, shares: Array, spammers: float | None) -> tuple[Array, float]:
-    """The most likely distribution over the points, of all or of all but given spammers, and how likely it is."""
+    """Return the most likely distribution, with or without a fixed share of spammers, and its log-likelihood."""
     n, even = likelihood.shape[0], 1.0 / likelihood.shape[1]
     for _ in range(_PASSES):
-        # Not by BLAS, whose sums depend on the number of threads.
+        # Without BLAS, whose sums depend on the number of threads.
         density = np.einsum("mp,p->m", likelihood, shares)
         fresh = (shares * np.einsum("mp,m->p", likelihood, 1.0 / density) + even) / (n + 1)
         if spammers is not None:
             fresh[_POINTS_BELOW] = 0.0
             fresh *= (1 - spammers) / fresh.sum()
             fresh[_POINTS_BELOW] = spammers
-        settled = np.abs(fresh - shares).max() < _SETTLED
+        converged = np.abs(fresh - shares).max() < _TOLERANCE
         shares = fresh
-        if settled:
+        if converged:
             break
     density = np.einsum("mp,p->m", likelihood, shares)
     return shares, float(np.log(density).sum() + even * np.log(shares).sum())
 
 
 def _dependence(cross: Array, squares: Array) -> tuple[Array, float]:
-    """Largest standardised difference from independence over the cells of each worker, and what chance reaches."""
-    from statistics import NormalDist  # slow to import, and needed here only
+    """Return the largest standardized deviation from independence of each worker's cells, and its critical value."""
+    from statistics import NormalDist  # slow to import
 
-    said = cross.sum(axis=1)
-    n = np.maximum(said.sum(axis=1), np.finfo(float).tiny)[:, None]
+    counts = cross.sum(axis=1)
+    n = np.maximum(counts.sum(axis=1), np.finfo(float).tiny)[:, None]
     classes = cross.sum(axis=2) / n
     variance = np.maximum(squares / n - classes**2, 0.0)
-    spread = variance[:, :, None] * (said * (1 - said / n))[:, None, :]
-    usual = (n[:, :, None] * variance[:, :, None] > _CELL * 0.01) & (np.minimum(said, n - said)[:, None, :] >= _CELL)
-    z = (cross - classes[:, :, None] * said[:, None, :]) / np.sqrt(np.where(usual, spread, 1.0))
-    largest = np.abs(np.where(usual, z, 0.0)).max(axis=(1, 2))
+    spread = variance[:, :, None] * (counts * (1 - counts / n))[:, None, :]
+    tested = (n[:, :, None] * variance[:, :, None] > _CELL * 0.01) & (
+        np.minimum(counts, n - counts)[:, None, :] >= _CELL
+    )
+    z = (cross - classes[:, :, None] * counts[:, None, :]) / np.sqrt(np.where(tested, spread, 1.0))
+    largest = np.abs(np.where(tested, z, 0.0)).max(axis=(1, 2))
     cells = cross.shape[1] * cross.shape[2]
-    return largest, NormalDist().inv_cdf(1 - _SAVED / (2 * cells))
+    return largest, NormalDist().inv_cdf(1 - _EXEMPTED / (2 * cells))
 
 
 # -------------------------------------------------------------------------------------------------------- by covariance
@@ -311,40 +314,40 @@ def _dependence(cross: Array, squares: Array) -> tuple[Array, float]:
 
 def _by_covariance(votes: Annotations, ridge: float, max_partners: int | None, seed: int) -> Finding:
     m = votes.n_workers
-    nobody = np.zeros(m, np.bool_)
+    none = np.zeros(m, np.bool_)
     evidence = {
         "n_answers": votes.labels_per_worker,
         "n_partners": np.zeros(m, np.int64),
         "distance": np.full(m, np.nan),
     }
-    if reason := untellable(votes):
-        return Finding("spammer", votes._workers, nobody, evidence, (reason,))
+    if reason := why_undecidable(votes):
+        return Finding("spammer", votes._workers, none, evidence, (reason,))
     covariances = Covariances.of(votes, max_partners)
     partners = np.bincount(covariances.pairs.ravel(), minlength=m)
-    known = partners > 0
+    partnered = partners > 0
     factor = covariances.factor(covariances.start(votes.n_classes, seed), ridge)
-    rows = factor.reshape(m, -1)[known]
+    rows = factor.reshape(m, -1)[partnered]
     evidence["n_partners"] = partners
-    evidence["distance"] = np.where(known, np.sqrt((factor**2).sum(axis=(1, 2))), np.nan)
-    found, remarks = nobody.copy(), []
-    if not known.all():
-        remarks.append(
-            f"{counted(int((~known).sum()), 'worker')} shared fewer than two tasks with any other, and cannot be told."
+    evidence["distance"] = np.where(partnered, np.sqrt((factor**2).sum(axis=(1, 2))), np.nan)
+    flagged, warnings = none.copy(), []
+    if not partnered.all():
+        warnings.append(
+            f"{counted(int((~partnered).sum()), 'worker')} shared fewer than two tasks with any other: not tested."
         )
     shared = float(covariances.overlap.mean())
     if shared < _SHARED:
-        remarks.append(
-            f"Pairs of workers share {shared:.1f} tasks on average, and covariances of so few are mostly noise: some "
-            "who are found may merely have answered little. method='score' says of whom nothing can be told."
+        warnings.append(
+            f"Pairs of workers share only {shared:.1f} tasks on average, and their covariances are mostly noise: some "
+            "flagged workers may merely have few answers. method='score' lists such workers as undecided."
         )
     near, ratio = nearest_zero(rows)
     if ratio >= _APART and shortest(rows)[1] < _SHORT:
         near, ratio = shortest(rows)
     if ratio < _APART:
-        found[np.flatnonzero(known)[near]] = True
+        flagged[np.flatnonzero(partnered)[near]] = True
     else:
-        remarks.append(
-            "The workers do not fall into those whose answers vary with the others' and those whose do not: of the two "
-            f"clusters, the nearer to zero is {ratio:.2f} times as far from it as the other. Nobody is found."
+        warnings.append(
+            "The workers do not form two clusters, with and without covariance with the others: the cluster nearer to "
+            f"zero is {ratio:.2f} times as far from it as the other. No worker is flagged."
         )
-    return Finding("spammer", votes._workers, found, evidence, tuple(remarks))
+    return Finding("spammer", votes._workers, flagged, evidence, tuple(warnings))

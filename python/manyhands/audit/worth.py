@@ -1,4 +1,4 @@
-"""What each worker's labels are worth, and the crowd's."""
+"""Information in the labels of each worker and of the crowd."""
 
 from __future__ import annotations
 
@@ -24,65 +24,75 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Worth:
-    """What each worker's labels are worth, and the crowd's; plain data, to be had from :func:`worth`."""
+    """Information in each worker's labels and in the crowd's, from :func:`worth`."""
 
     names: Names
     n_answers: npt.NDArray[np.int64]
     measures: metrics.Worth
-    #: Bits that must be learnt about each task, given nothing but the class frequencies.
+    #: Entropy of the class of a task in bits, from the class frequencies alone.
     entropy: float
     n_tasks: int
-    #: Margins of :func:`manyhands.metrics.dominance`, one a class.
+    #: Margins of :func:`manyhands.metrics.dominance`, one per class.
     dominance: Array
     remarks: tuple[str, ...] = ()
 
     @property
     def bits(self) -> float:
-        """Bits about classes in all labels of the log, as if none repeated what others had told."""
+        """Bits about classes in all labels of the log, if no label repeated the information of another."""
         return float(self.n_answers @ self.measures.information)
 
     @property
     def bits_per_task(self) -> float:
-        """The same for a task on average; well above `entropy` where answers are to be trusted."""
+        """Mean bits per task; well above `entropy` where answers can be trusted."""
         return self.bits / self.n_tasks
 
     @property
     def capacity(self) -> float:
-        """Bits that one label of every worker could tell at best, summed over workers."""
+        """Largest number of bits that one label of every worker can carry, summed over workers."""
         return float(self.measures.capacity.sum())
 
     def frame(self) -> pa.Table:
-        """Return one row a worker, as an Arrow table: measures, errors, and ``share`` of all bits in the log."""
-        told = self.n_answers * self.measures.information
-        columns = {"n_answers": self.n_answers, **self.measures._asdict(), "share": told / max(told.sum(), 1e-300)}
+        """Return one row per worker, as an Arrow table: measures, errors, and ``share`` of all bits in the log."""
+        bits = self.n_answers * self.measures.information
+        columns = {"n_answers": self.n_answers, **self.measures._asdict(), "share": bits / max(bits.sum(), 1e-300)}
         return arrow.table({"worker": self.names.arrow(), **columns})
 
     def __repr__(self) -> str:
-        told = f"{self.bits_per_task:.2f} bits a task of {self.entropy:.2f} needed"
-        return "\n".join((f"<Worth of {counted(len(self.names), 'worker')}: {told}>", *self.remarks))
+        summary = f"{self.bits_per_task:.2f} bits per task of {self.entropy:.2f} needed"
+        return "\n".join((f"<Worth of {counted(len(self.names), 'worker')}: {summary}>", *self.remarks))
 
 
 def worth(votes: Any, *, model: Aggregator | None = None, progress: Progress = False) -> Worth:
-    """Measure what each worker's labels tell about the classes, and what the crowd's do.
+    """Measure the information in the labels of each worker and of the whole crowd.
 
-    Cost: that of the fit, and O(n_workers · n_classes²) some tens of times.
+    Use it to see which workers carry a log and whether it has enough labels: ``bits_per_task`` should be well above
+    ``entropy``.
 
     Parameters
     ----------
-    votes
-        An :class:`~manyhands.Annotations` table, or a frame with well-known column names.
-    model
-        An aggregator fitted to these votes; None for :class:`~manyhands.categorical.HierarchicalDawidSkene`, whose
-        matrices are free, and shrunk to the crowd's where a worker gave few labels.
-    progress
-        Of the fit, as in :meth:`manyhands.DawidSkene.fit`.
+    votes : Annotations or frame
+        The annotations.
+    model : Aggregator, optional
+        Aggregator fitted to these votes; by default :class:`~manyhands.categorical.HierarchicalDawidSkene`, which
+        shrinks the confusion matrices of workers with few labels to the crowd's.
+    progress : bool or callable, default False
+        Progress of the fit, as in :meth:`manyhands.DawidSkene.fit`.
+
+    Returns
+    -------
+    Worth
+        ``frame()`` has one row per worker; ``bits``, ``bits_per_task``, ``entropy`` and ``capacity`` are totals.
+
+    Notes
+    -----
+    Cost: that of the fit, and some tens of times O(n_workers · n_classes²).
 
     Examples
     --------
     >>> import manyhands as mh
     >>> crowd = mh.simulate(500, 20, 3, labels_per_task=5, seed=1)
-    >>> found = mh.audit.worth(crowd.log)
-    >>> found.bits_per_task > found.entropy
+    >>> information = mh.audit.worth(crowd.log)
+    >>> information.bits_per_task > information.entropy
     True
     """
     votes = as_annotations(votes)
@@ -96,16 +106,16 @@ def worth(votes: Any, *, model: Aggregator | None = None, progress: Progress = F
         entropy=abs(float((prior * np.log2(np.maximum(prior, 1e-300))).sum())),
         n_tasks=len(fitted.tasks_),
         dominance=margins,
-        remarks=(*fitted.remarks_, *_remarks(margins, fitted.classes_)),
+        remarks=(*fitted.remarks_, *_warnings(margins, fitted.classes_)),
     )
 
 
-def _remarks(margins: Array, classes: npt.NDArray[Any]) -> tuple[str, ...]:
+def _warnings(margins: Array, classes: npt.NDArray[Any]) -> tuple[str, ...]:
     weak = classes[margins <= 0].tolist()
     if not weak:
         return ()
     return (
         f"The mean confusion matrix is not diagonally dominant: {listed(weak, 3)} "
-        f"{'is' if len(weak) == 1 else 'are'} named at least as often where another class is true. What workers say of "
-        "such classes cannot be told apart from the labels alone; known labels of some tasks (gold=) would help.",
+        f"{'is' if len(weak) == 1 else 'are'} named at least as often where another class is true. The labels alone "
+        "cannot identify such classes; pass known labels of some tasks as gold=.",
     )

@@ -1,9 +1,9 @@
-"""Which label to buy next, from whom, and when to stop.
+"""Choose which label to buy next, from which worker, and when to stop.
 
 :func:`next_labels` chooses a batch of tasks, and workers where they may be chosen; :func:`stopping` finds those that
-need no more; :func:`labels_needed` says how many labels an accuracy would take; a :class:`Campaign` asks and is told,
-label by label; :func:`replay` shows what a policy would have cost on a log that is there. :func:`promise` keeps the
-answers that can be delivered at a tested error rate, and plans the rest.
+need no more; :func:`labels_needed` estimates how many labels an accuracy would take; a :class:`Campaign` requests and
+takes answers, label by label; :func:`replay` shows what a policy would have cost on a log that is there.
+:func:`promise` keeps the answers that can be delivered at a tested error rate, and plans the rest.
 """
 
 from manyhands.collect.batch import next_labels

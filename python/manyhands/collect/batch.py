@@ -1,4 +1,4 @@
-"""The next batch of labels: which tasks to ask about, and whom."""
+"""Choose the next batch of labels: tasks, and workers where they can be chosen."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from manyhands.collect.crowd import (
     check_epsilon,
     eligible,
     epsilon_at,
+    explored_confusion,
     pool_of,
-    supposed,
 )
 from manyhands.collect.gains import STRATEGIES, Ints, doubts, error_gain, gain, information, top, uncertainty
-from manyhands.collect.stop import finished
+from manyhands.collect.stop import need_no_more
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Tasks and workers whose pairs are compared: so many times the budget, so many at least, and so many pairs at most.
+#: Number of candidate tasks relative to the budget, its minimum, and the largest number of task–worker pairs.
 _TIMES, _LEAST, _PAIRS = 4, 256, 1 << 22
-#: Workers that are compared for each task where everybody has time.
+#: Candidate workers per task if capacities are unlimited.
 _BEST = 64
 
 
@@ -45,58 +45,56 @@ def next_labels(
     error: float | None = None,
     seed: int = 0,
 ) -> pa.Table:
-    """Choose the tasks to ask about next, and whom to ask where that may be chosen.
+    """Choose the tasks to ask about next, and the workers to ask where they can be chosen.
 
-    One label a task: what it says decides whether another is worth asking for. Nobody is asked what they have answered.
+    Use it to buy labels in batches. A batch has at most one label per task, and no worker is asked about a task again.
 
     Parameters
     ----------
-    model
+    model : Aggregator
         A fitted aggregator of classes.
-    budget
-        How many labels to buy; where `workers` have costs, how much to spend.
-    workers
-        None to rank tasks for whoever comes; ``"all"`` whom the model knows; names; or a frame with a column
-        ``worker``, and ``capacity`` (labels that each can give) and ``cost`` (of one) where there are any. Those whom
-        the model does not know count as the crowd's average.
-    strategy
-        What tasks are ranked by. ``"entropy"`` or ``"margin"`` of the posterior; ``"error"``, by how much the
-        probability of a wrong answer is expected to fall, exact under the fitted model; ``"information"``, bits that
-        the label is expected to tell about the class and, where workers are chosen, about the worker. With the first
-        two, workers are chosen by what they tell about the class.
-    explore
-        How those who are little known get a chance: ``"epsilon-greedy"`` asks anybody with probability `epsilon`;
-        ``"thompson"`` draws each worker's skills from what is known of them; ``"upper"`` takes workers for as good as
-        they may yet be; ``"none"``.
-    epsilon
-        None for 0.5 until the log has 100 labels, then 0.05.
-    tasks
-        Those that may be asked about, also ones without any answer; None for all of the model.
-    votes
+    budget : int or float
+        Number of labels to buy; if `workers` have costs, the amount to spend.
+    workers : None, "all", list or frame, default None
+        None ranks tasks only; ``"all"`` the workers of the model; names; or a frame with the column ``worker`` and
+        optionally ``capacity`` (labels per worker) and ``cost`` (per label). New workers count as the crowd's average.
+    strategy : str, default "error"
+        Score of a task. ``"entropy"`` or ``"margin"`` of the posterior; ``"error"``, the expected fall of the error
+        probability, exact under the fitted model; ``"information"``, the expected bits about the class and, if workers
+        are chosen, about the worker. With the first two, workers are chosen by information about the class.
+    explore : str, default "epsilon-greedy"
+        Exploration of workers with few answers. ``"epsilon-greedy"`` asks a random worker with probability `epsilon`;
+        ``"thompson"`` draws each worker's skills from their posterior; ``"upper"`` uses an upper confidence bound;
+        ``"none"``.
+    epsilon : float, optional
+        By default 0.5 until the log has 100 labels, then 0.05.
+    tasks : list, optional
+        Tasks to choose from, including ones without answers; by default those of the model.
+    votes : Annotations, optional
         The annotations, for a model that was loaded from a file.
-    error
-        Leave out tasks that need no more labels at this probability of error; see :func:`stopping`.
-    seed
-        Of all that is drawn: the same seed makes the same choices.
+    error : float, optional
+        Leave out tasks that need no more labels at this error probability; see :func:`stopping`.
+    seed : int, default 0
+        Seed of all draws: the same seed makes the same choices.
 
     Returns
     -------
     pyarrow.Table
-        The best first: ``task``; ``worker`` where chosen; ``expected_gain``, by how much the probability of a wrong
-        answer to the task is expected to fall; ``score``, what it was chosen by. Fewer rows than the budget allows,
-        with a warning, where there is no more to buy; none where no task is open.
+        Best first: ``task``; ``worker`` if chosen; ``expected_gain``, the expected fall of the error probability of the
+        task's answer; ``score``. Fewer rows than the budget allows, with a warning, if there is no more to buy; empty
+        if every task is finished.
 
     Raises
     ------
     ValueError
-        If nobody is available.
+        If no worker is available.
 
     Notes
     -----
     Time O(n_tasks · n_classes · n_labels) to rank tasks. Workers are compared on four times as many tasks as can be
-    bought, at most 64 of them where capacities are not in the way, then assigned by :func:`manyhands.defer.assign`.
-    For a method that discounts confidences because errors on a task are correlated, such as the default, a label on a
-    task that has v is new with probability 1 / (1 + discount · v).
+    bought, at most 64 workers per task if capacities allow, then assigned by :func:`manyhands.defer.assign`. For a
+    method that tempers confidences because errors on a task are correlated, such as the default, a label on a task with
+    v labels is new information with probability 1 / (1 + discount · v).
 
     References
     ----------
@@ -120,23 +118,23 @@ def next_labels(
     pool = None if workers is None else pool_of(workers, checked_model(model)._workers)
     costly = pool is not None and pool.cost is not None
     check_number("budget", budget, least=0, whole=not costly)
-    known = beliefs_of(model, tasks=tasks, votes=votes, workers=None if pool is None else pool.names)
-    rows = None if error is None else np.flatnonzero(~finished(known.posterior, known.prior, error))
+    beliefs = beliefs_of(model, tasks=tasks, votes=votes, workers=None if pool is None else pool.names)
+    rows = None if error is None else np.flatnonzero(~need_no_more(beliefs.posterior, beliefs.prior, error))
     if rows is not None:
-        known = known.of(rows)
-    if not len(known.tasks):
-        warn_of_data("no task is open, so that there is nothing to ask")
+        beliefs = beliefs.of(rows)
+    if not len(beliefs.tasks):
+        warn_of_data("every task is finished: the batch is empty")
     if pool is None:
-        scores = uncertainty(strategy, known.posterior, known.average, known.share)
+        scores = uncertainty(strategy, beliefs.posterior, beliefs.average, beliefs.share)
         best = top(scores, min(int(budget), len(scores)))
-        _say_what_is_short(budget, len(best), "tasks are open, and a batch has one label a task")
-        return _frame(known, best, None, scores[best])
+        _warn_if_short(budget, len(best), "tasks are open, and a batch has one label per task")
+        return _frame(beliefs, best, None, scores[best])
     rng = np.random.default_rng(seed)
-    return _with_workers(known, pool, budget, strategy, explore, epsilon, rng)
+    return _with_workers(beliefs, pool, budget, strategy, explore, epsilon, rng)
 
 
 def _with_workers(
-    known: Beliefs,
+    beliefs: Beliefs,
     pool: Pool,
     budget: int | float,
     strategy: str,
@@ -144,38 +142,40 @@ def _with_workers(
     epsilon: float | None,
     rng: np.random.Generator,
 ) -> pa.Table:
-    """Tasks and who is asked."""
-    most = _affordable(pool, budget, len(known.tasks))
-    who = _compared(known, pool, most)
-    first = uncertainty(strategy, known.posterior, known.average, known.share)
-    rows = top(first, _n_compared(strategy, most, len(who), len(first)))
-    matrices = supposed(explore, known.confusion[who], known.strength[who], rng)
-    doubt = doubts(known.confusion[who], known.strength[who]) if strategy == "information" else None
+    """Choose tasks and workers."""
+    most = _affordable(pool, budget, len(beliefs.tasks))
+    who = _candidates(beliefs, pool, most)
+    first = uncertainty(strategy, beliefs.posterior, beliefs.average, beliefs.share)
+    rows = top(first, _n_candidates(strategy, most, len(who), len(first)))
+    matrices = explored_confusion(explore, beliefs.confusion[who], beliefs.strength[who], rng)
+    doubt = doubts(beliefs.confusion[who], beliefs.strength[who]) if strategy == "information" else None
     scores = np.full((len(rows), len(who)), -np.inf)
-    share = _of(known.share, rows)
+    share = _of(beliefs.share, rows)
     for column, matrix in enumerate(matrices):
         worth = "error" if strategy == "error" else "information"
-        scores[:, column] = gain(worth, known.posterior[rows], matrix, share, None if doubt is None else doubt[column])
-    allowed = eligible(known, rows, who)
+        scores[:, column] = gain(
+            worth, beliefs.posterior[rows], matrix, share, None if doubt is None else doubt[column]
+        )
+    allowed = eligible(beliefs, rows, who)
     scores[~allowed] = -np.inf
     if pool.cost is None:
-        picks = _assigned(scores, pool, who, most)
+        assignment = _assign(scores, pool, who, most)
     else:
-        picks = buy(scores, pool.cost[who], _capacity(pool, who), float(budget))
-    asked = np.flatnonzero(picks >= 0)
+        assignment = buy(scores, pool.cost[who], _capacity(pool, who), float(budget))
+    assigned = np.flatnonzero(assignment >= 0)
     if explore == "epsilon-greedy":
-        so_far = 0 if known.log is None else known.log.n_annotations
-        _stray(picks, asked, allowed, _capacity(pool, who), epsilon_at(epsilon, so_far), pool, who, rng)
-    worth_of = scores[asked, picks[asked]]
+        so_far = 0 if beliefs.log is None else beliefs.log.n_annotations
+        _stray(assignment, assigned, allowed, _capacity(pool, who), epsilon_at(epsilon, so_far), pool, who, rng)
+    worth_of = scores[assigned, assignment[assigned]]
     order = np.argsort(-worth_of, kind="stable")
-    asked = asked[order]
+    assigned = assigned[order]
     if pool.cost is None:
-        _say_what_is_short(budget, len(asked), f"can be bought of {counted(len(pool), 'worker')}, one a task")
-    return _frame(known, rows[asked], who[picks[asked]], worth_of[order])
+        _warn_if_short(budget, len(assigned), f"can be bought of {counted(len(pool), 'worker')}, one per task")
+    return _frame(beliefs, rows[assigned], who[assignment[assigned]], worth_of[order])
 
 
 def _affordable(pool: Pool, budget: int | float, n_open: int) -> int:
-    """The most labels that can be bought."""
+    """Return the largest number of labels that can be bought."""
     if pool.cost is not None:
         # The cheapest first.
         order = np.argsort(pool.cost, kind="stable")
@@ -189,19 +189,19 @@ def _affordable(pool: Pool, budget: int | float, n_open: int) -> int:
     return int(min(budget, capacity))
 
 
-def _compared(known: Beliefs, pool: Pool, n: int) -> Ints:
-    """Codes of the workers who are compared: the most telling ones for the money, as many as have time enough."""
+def _candidates(beliefs: Beliefs, pool: Pool, n: int) -> Ints:
+    """Codes of candidate workers: most information per cost, as many as have enough capacity."""
     can = np.flatnonzero(np.ones(len(pool)) if pool.capacity is None else pool.capacity > 0)
-    told = information(known.confusion[can], known.prior)
-    telling = told + doubts(known.confusion[can], known.strength[can]) @ known.prior
-    order = can[top(telling if pool.cost is None else telling / pool.cost[can], len(can))]
+    bits = information(beliefs.confusion[can], beliefs.prior)
+    value = bits + doubts(beliefs.confusion[can], beliefs.strength[can]) @ beliefs.prior
+    order = can[top(value if pool.cost is None else value / pool.cost[can], len(can))]
     if pool.capacity is None:
         return order[:_BEST]
     enough = int(np.searchsorted(np.cumsum(pool.capacity[order]), 2 * n)) + 1
     return order[: max(_BEST, enough)]
 
 
-def _n_compared(strategy: str, n: int, n_workers: int, n_open: int) -> int:
+def _n_candidates(strategy: str, n: int, n_workers: int, n_open: int) -> int:
     """How many tasks are looked at with each worker: more than are bought, unless uncertainty alone decides."""
     if strategy in ("entropy", "margin"):
         return min(n, n_open)
@@ -212,29 +212,29 @@ def _capacity(pool: Pool, who: Ints) -> Ints | None:
     return None if pool.capacity is None else pool.capacity[who]
 
 
-def _assigned(scores: Array, pool: Pool, who: Ints, n: int) -> Ints:
+def _assign(scores: Array, pool: Pool, who: Ints, n: int) -> Ints:
     """The worker of each task, -1 for none: n tasks at the greatest total score, within capacities."""
     limit = _capacity(pool, who)
     best = scores.argmax(axis=1) if scores.shape[1] else np.zeros(len(scores), np.int64)
     best[scores[np.arange(len(scores)), best] == -np.inf] = -1
     values = np.where(best < 0, -np.inf, scores[np.arange(len(scores)), best])
     keep = top(values, n)
-    chosen = np.full(len(scores), -1, np.int64)
-    chosen[keep] = best[keep]
-    if limit is None or (np.bincount(chosen[chosen >= 0], minlength=len(who)) <= limit).all():
-        return chosen
-    # Nobody is worse than anybody, so that as many are asked as can be.
+    columns = np.full(len(scores), -1, np.int64)
+    columns[keep] = best[keep]
+    if limit is None or (np.bincount(columns[columns >= 0], minlength=len(who)) <= limit).all():
+        return columns
+    # All scores are gains, so as many labels as possible are assigned.
     least = float(scores[np.isfinite(scores)].min()) if np.isfinite(scores).any() else 0.0
     idle = np.full((len(scores), 1), least - 1.0 - float(np.ptp(scores[np.isfinite(scores)])))
     return _flow(np.hstack([scores, idle]), [*limit.tolist(), len(scores)], max(len(scores) - n, 0))
 
 
 def _flow(scores: Array, most: list[int], n_idle: int) -> Ints:
-    """Assign tasks to workers or, in the last column, to nobody."""
+    """Assign tasks to workers; the last column stands for no worker."""
     from manyhands.defer.assignment import assign
 
-    chosen = assign(scores, lower=[0] * (len(most) - 1) + [n_idle], upper=[min(n, len(scores)) for n in most])
-    return np.where(chosen == len(most) - 1, -1, chosen)
+    assignment = assign(scores, lower=[0] * (len(most) - 1) + [n_idle], upper=[min(n, len(scores)) for n in most])
+    return np.where(assignment == len(most) - 1, -1, assignment)
 
 
 def buy(scores: Array, cost: Array, capacity: Ints | None, budget: float) -> Ints:
@@ -248,23 +248,23 @@ def buy(scores: Array, cost: Array, capacity: Ints | None, budget: float) -> Int
     def at(price: float) -> Ints:
         return _flow(np.hstack([scores - price * cost, idle]), [*most, len(scores)], 0)
 
-    def spent(chosen: Ints) -> float:
-        return float(cost[chosen[chosen >= 0]].sum())
+    def spent(best: Ints) -> float:
+        return float(cost[best[best >= 0]].sum())
 
-    chosen = at(0.0)
-    if spent(chosen) > budget:
+    best = at(0.0)
+    if spent(best) > budget:
         finite = scores[np.isfinite(scores)]
         low, high = 0.0, float(finite.max() / cost.min()) * (1 + 1e-9) + 1e-300
-        chosen = np.full(len(scores), -1, np.int64)
+        best = np.full(len(scores), -1, np.int64)
         for _ in range(40):
             middle = (low + high) / 2
-            tried = at(middle)
-            if spent(tried) <= budget:
-                high, chosen = middle, tried
+            candidate = at(middle)
+            if spent(candidate) <= budget:
+                high, best = middle, candidate
             else:
                 low = middle
-    _spend_the_rest(chosen, scores, cost, most, budget - spent(chosen))
-    return chosen
+    _spend_the_rest(best, scores, cost, most, budget - spent(best))
+    return best
 
 
 def _spend_the_rest(chosen: Ints, scores: Array, cost: Array, most: list[int], rest: float) -> None:
@@ -291,7 +291,7 @@ def _stray(
     who: Ints,
     rng: np.random.Generator,
 ) -> None:
-    """Give some of the tasks to anybody who may answer them, at no greater cost."""
+    """Reassign some tasks to random eligible workers, at no greater cost."""
     if not len(asked):
         return
     strays = asked[rng.random(len(asked)) < epsilon]
@@ -311,20 +311,22 @@ def _of(share: Array | None, rows: Ints) -> Array | None:
     return None if share is None else share[rows]
 
 
-def _say_what_is_short(budget: int | float, n: int, why: str) -> None:
+def _warn_if_short(budget: int | float, n: int, why: str) -> None:
     if n and n < budget:
         warn_of_data(f"the budget is {budget:,}, and {n:,} {why}")
 
 
-def _frame(known: Beliefs, rows: Ints, who: Ints | None, scores: Array) -> pa.Table:
+def _frame(beliefs: Beliefs, rows: Ints, who: Ints | None, scores: Array) -> pa.Table:
     falls = np.empty(len(rows))
     if who is None:
-        falls[:] = error_gain(known.posterior[rows], known.average, _of(known.share, rows))
+        falls[:] = error_gain(beliefs.posterior[rows], beliefs.average, _of(beliefs.share, rows))
     else:
         for worker in np.unique(who):
             mine = who == worker
-            falls[mine] = error_gain(known.posterior[rows[mine]], known.confusion[worker], _of(known.share, rows[mine]))
-    columns = {"task": known.tasks.take(rows).arrow()}
+            falls[mine] = error_gain(
+                beliefs.posterior[rows[mine]], beliefs.confusion[worker], _of(beliefs.share, rows[mine])
+            )
+    columns = {"task": beliefs.tasks.take(rows).arrow()}
     if who is not None:
-        columns["worker"] = known.workers.take(who).arrow()
+        columns["worker"] = beliefs.workers.take(who).arrow()
     return arrow.table(columns | {"expected_gain": falls, "score": scores})

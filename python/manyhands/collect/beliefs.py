@@ -26,7 +26,7 @@ class Beliefs:
 
     Shapes: `posterior` (n_tasks, n_classes); `share` (n_tasks,), how much of a label is new on a task, None for all;
     `confusion` (n_workers, n_classes, n_labels), each row known like the mean of `strength` answers,
-    (n_workers, n_classes). `place` is where a task stands in the log, -1 for one that nobody has answered.
+    (n_workers, n_classes). `place` is where a task stands in the log, -1 for one without answers.
     """
 
     tasks: Names
@@ -42,7 +42,7 @@ class Beliefs:
 
     @property
     def average(self) -> Array:
-        """The matrix of whoever may come, (n_classes, n_labels): the crowd's, by numbers of labels."""
+        """Confusion matrix of an unknown worker, (n_classes, n_labels): the crowd's mean, weighted by labels."""
         return _average(self.confusion, self.n_labels)
 
     def of(self, rows: Ints) -> Beliefs:
@@ -75,23 +75,23 @@ def beliefs_of(model: Any, *, tasks: Any = None, votes: Any = None, workers: Nam
     if votes is not None and log is not None and (now._tasks.match(log._tasks) < 0).any():
         task = log.tasks[now._tasks.match(log._tasks) < 0].tolist()[0]
         raise ValueError(f"votes hold task {task!r}, which the model was not fitted to; fit it to them")
-    names = _all_tasks(now._tasks, log) if tasks is None else sequence(_listed(tasks), "tasks")
+    names = _all_tasks(now._tasks, log) if tasks is None else sequence(_as_list(tasks), "tasks")
     place = _places(names, None if log is None else log._tasks)
     discount = float(getattr(now, "discount_", 0.0))
     share = None
     if discount and log is not None:
         share = 1.0 / (1.0 + discount * np.where(place < 0, 0, log.labels_per_task[place]))
     who = now._workers if workers is None else workers
-    met = now._workers.match(who)
+    codes = now._workers.match(who)
     # Those who were never met are like the crowd on average, which stands for hardly anything.
-    answers = np.where(met < 0, 0, now._n_labels[met])
+    answers = np.where(codes < 0, 0, now._n_labels[codes])
     return Beliefs(
         names,
         place,
         _rows(now, names),
         share,
         who,
-        now._carried_over(now.confusion_, met),
+        now._carried_over(now.confusion_, codes),
         _UNKNOWN + answers[:, None] * now.prior_,
         now.prior_,
         answers,
@@ -140,9 +140,9 @@ def _all_tasks(known: Names, log: Annotations | None) -> Names:
     return known.followed_by(new) if len(new) else known
 
 
-def _listed(names: Any) -> Iterable[Any]:
+def _as_list(names: Any) -> Iterable[Any]:
     """Names of several things; text is one name, and surely a slip."""
     if isinstance(names, str | bytes):
         raise TypeError(f"tasks must be several names, not the text {names!r}")
-    found: npt.NDArray[Any] | list[Any] = names if isinstance(names, np.ndarray) else list(names)
-    return found
+    values: npt.NDArray[Any] | list[Any] = names if isinstance(names, np.ndarray) else list(names)
+    return values

@@ -1,4 +1,4 @@
-"""Labels bought one after the other: ask, be told, learn, stop."""
+"""Campaigns: buy labels one after the other, learn from each answer, and stop."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ from manyhands._base.names import Names, sequence
 from manyhands.categorical.base import Aggregator
 from manyhands.categorical.consensus import Consensus
 from manyhands.categorical.table import Annotations, as_annotations
-from manyhands.collect.crowd import EXPLORE, Pool, check_epsilon, epsilon_at, pool_of, supposed
+from manyhands.collect.crowd import EXPLORE, Pool, check_epsilon, epsilon_at, explored_confusion, pool_of
 from manyhands.collect.decisions import NOBODY, Decisions, Request
 from manyhands.collect.gains import STRATEGIES, Ints, error_gain, information, uncertainty
 from manyhands.collect.state import State
-from manyhands.collect.stop import finished
+from manyhands.collect.stop import need_no_more
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 UPDATES = ("batch", "online")
-#: Workers who are compared on a task: those who tell most in general.
+#: Most candidate workers per task: those with the largest skill.
 _BEST = 64
 
 
 class Campaign(persist.Saved):
-    """A campaign to label tasks: :meth:`ask` says what to ask next, :meth:`tell` takes the answer, until all is done.
+    """A campaign to label tasks: :meth:`ask` returns requests, :meth:`tell` takes answers, until all tasks are done.
 
-    Nobody is asked what they have answered, and a task that was asked about is left alone until the answer is told or
-    the request is given up (:meth:`release`). Answers that nobody asked for are welcome.
+    Use it behind a labeling platform's webhook. No worker is asked about a task twice, and a requested task is not
+    requested again until its answer arrives or the request is released (:meth:`release`). Answers without a request
+    are accepted.
 
     Parameters
     ----------
@@ -43,9 +44,9 @@ class Campaign(persist.Saved):
         Names of the tasks.
     classes
         Names of the classes that may be answered.
-    workers
-        Who may be asked, as for :func:`next_labels`: names, or a frame with capacities. None where whoever comes is
-        given a task; those who answer are known from then on.
+    workers : list or frame, optional
+        Workers to ask, as for :func:`next_labels`: names, or a frame with capacities. By default tasks go to any worker
+        who comes, and workers become known by their first answer.
     strategy
         What tasks are chosen by, as for :func:`next_labels`.
     explore, epsilon
@@ -60,7 +61,7 @@ class Campaign(persist.Saved):
     error
         Stop a task at this probability of error, as :func:`stopping` does; None to go on.
     labels_per_task
-        Stop a task after so many labels; None for no limit.
+        Largest number of labels per task; None for no limit.
     budget
         Labels to buy in all; None for no limit.
     votes
@@ -127,7 +128,7 @@ class Campaign(persist.Saved):
         if not len(self._classes):
             raise ValueError("classes is empty; name what may be answered")
         if error is not None:
-            finished(np.ones((1, 1)), np.ones(1), error)
+            need_no_more(np.ones((1, 1)), np.ones(1), error)
         self._settings: dict[str, Any] = {
             "strategy": strategy,
             "explore": explore,
@@ -166,11 +167,11 @@ class Campaign(persist.Saved):
         self._events = Decisions()
         self._n_asked = 0
 
-    # --------------------------------------------------------------------------------------------------- asking
+    # -------------------------------------------------------------------------------------------------- requests
 
     @property
     def n_answers(self) -> int:
-        """Answers told so far."""
+        """Number of answers so far."""
         return len(self._state.tasks)
 
     @property
@@ -183,29 +184,29 @@ class Campaign(persist.Saved):
         return budget is not None and self.n_answers + len(self._pending) >= budget
 
     def ask(self, n: int = 1, *, worker: Any = None) -> list[Request]:
-        """Say what to ask next.
+        """Return the next requests.
 
         Parameters
         ----------
-        n
-            How many labels.
-        worker
-            Somebody who is free now: tasks are chosen for them.
+        n : int, default 1
+            Number of labels.
+        worker : optional
+            Worker who is free now; tasks are chosen for this worker.
 
         Returns
         -------
         list of Request
-            Fewer than `n` where there is no more to ask.
+            Fewer than `n` if there is no more to ask.
         """
         check_number("n", n, least=1, whole=True)
-        came = None if worker is None else self._known(worker)
-        found: list[Request] = []
-        while len(found) < n and not self._spent():
+        came = None if worker is None else self._worker_code(worker)
+        requests: list[Request] = []
+        while len(requests) < n and not self._spent():
             request = self._next(came)
             if request is None:
                 break
-            found.append(request)
-        return found
+            requests.append(request)
+        return requests
 
     def _most_uncertain(self, may: Callable[[int], bool]) -> int:
         """The first open task in the queue that may be asked about, which leaves the queue; others are closed."""
@@ -218,24 +219,24 @@ class Campaign(persist.Saved):
             self._closed[task] = True
 
     def _next(self, came: int | None) -> Request | None:
-        """The next request; None where nobody can be asked anything."""
-        put_back, found = [], None
-        while self._heap and found is None:
+        """Return the next request; None if no worker can be asked anything."""
+        put_back, request = [], None
+        while self._heap and request is None:
             entry = heapq.heappop(self._heap)
             task = entry[2]
             if self._closed[task] or task in self._pending or -entry[0] != self._scores[task]:
                 continue
             put_back.append(entry)
-            chosen = self._whom(task, came)
-            if chosen is not None:
-                found = self._asked(task, *chosen)
+            candidate = self._worker_for(task, came)
+            if candidate is not None:
+                request = self._request(task, *candidate)
         for entry in put_back:
             if entry[2] not in self._pending:
                 heapq.heappush(self._heap, entry)
-        return found
+        return request
 
-    def _whom(self, task: int, came: int | None) -> tuple[int, str] | None:
-        """Who is asked about a task, and why; None where nobody can be."""
+    def _worker_for(self, task: int, came: int | None) -> tuple[int, str] | None:
+        """Choose the worker to ask about a task, and state why; None if there is none."""
         if came is not None:
             free = self._left[came] > 0 and came not in self._answered(task)
             return (came, "came") if free else None
@@ -247,22 +248,22 @@ class Campaign(persist.Saved):
         return None if not len(candidates) else self._choose(task, candidates)
 
     def _choose(self, task: int, candidates: Ints) -> tuple[int, str]:
-        """One of those who may answer a task, and why."""
+        """Choose one of the candidates for a task, and state why."""
         explore = self._settings["explore"]
         if explore == "epsilon-greedy" and self._rng.random() < epsilon_at(self._settings["epsilon"], self._n_asked):
             return int(self._rng.choice(candidates)), "tried"
         state = self._state
         if len(candidates) > _BEST:
             candidates = candidates[np.argpartition(-state.skill[candidates], _BEST)[:_BEST]]
-        matrices = supposed(explore, state.confusion[candidates], state.strength[candidates], self._rng)
-        told = information(matrices, state.posterior[task])
-        return int(candidates[int(told.argmax())]), "best"
+        matrices = explored_confusion(explore, state.confusion[candidates], state.strength[candidates], self._rng)
+        bits = information(matrices, state.posterior[task])
+        return int(candidates[int(bits.argmax())]), "best"
 
     def _answered(self, task: int) -> list[int]:
         state = self._state
         return [state.workers[at] for at in state.of_task.get(task, ())]
 
-    def _asked(self, task: int, worker: int, why: str) -> Request:
+    def _request(self, task: int, worker: int, why: str) -> Request:
         self._pending[task] = worker
         self._n_asked += 1
         if worker != NOBODY:
@@ -274,7 +275,7 @@ class Campaign(persist.Saved):
         return Request(self._name(task), name, fall, why)
 
     def release(self, task: Any) -> None:
-        """Give up a request that nobody answered, so that the task can be asked about again."""
+        """Drop a request without an answer, so that the task can be requested again."""
         code = self._code(task)
         if code not in self._pending:
             raise ValueError(f"task {task!r} was not asked about")
@@ -284,10 +285,10 @@ class Campaign(persist.Saved):
         self._events.note("release", code, worker)
         self._push(code)
 
-    # --------------------------------------------------------------------------------------------------- telling
+    # --------------------------------------------------------------------------------------------------- answers
 
     def tell(self, task: Any, worker: Any, label: Any) -> None:
-        """Take in an answer, asked for or not.
+        """Record an answer, requested or not.
 
         An answer that is delivered again changes nothing. Another answer of the same worker to the same task replaces
         the earlier one, as if it had been the first: it counts once, and takes nothing from the budget.
@@ -295,25 +296,25 @@ class Campaign(persist.Saved):
         Parameters
         ----------
         task, worker, label
-            Who said what about which task; a worker who was not known becomes known.
+            The answer of a worker to a task; a new worker becomes known.
         """
         code = self._code(task)
-        said = self._class_of.get(_plain(label))
-        if said is None:
+        answer = self._class_of.get(_plain(label))
+        if answer is None:
             raise ValueError(f"{label!r} is not among the classes {list(self._class_of)[:5]}")
-        who = self._known(worker)
+        who = self._worker_code(worker)
         earlier = [at for at in self._state.of_task.get(code, ()) if self._state.workers[at] == who]
         if earlier:
-            if self._state.labels[earlier[-1]] != said:
-                self._replace(earlier[-1], said)
+            if self._state.labels[earlier[-1]] != answer:
+                self._replace(earlier[-1], answer)
             return
-        asked = self._pending.pop(code, None)
-        if asked is not None and asked not in (who, NOBODY):
-            self._left[asked] += 1
-        if asked != who:
+        requested = self._pending.pop(code, None)
+        if requested is not None and requested not in (who, NOBODY):
+            self._left[requested] += 1
+        if requested != who:
             self._left[who] = max(self._left[who] - 1, 0)
-        self._state.tell(code, who, said)
-        self._events.note("answer", code, who, said, value=float(self._state.posterior[code].max()))
+        self._state.tell(code, who, answer)
+        self._events.note("answer", code, who, answer, value=float(self._state.posterior[code].max()))
         if self._state.due():
             self._refit()
         else:
@@ -340,12 +341,12 @@ class Campaign(persist.Saved):
 
     def _take(self, votes: Annotations) -> None:
         tasks, workers, labels = votes.codes()
-        named = votes.tasks.tolist(), votes.workers.tolist(), votes.labels.tolist()
-        for t, w, said in zip(tasks.tolist(), workers.tolist(), labels.tolist(), strict=True):
-            label = self._class_of.get(named[2][said])
+        columns = votes.tasks.tolist(), votes.workers.tolist(), votes.labels.tolist()
+        for t, w, answer in zip(tasks.tolist(), workers.tolist(), labels.tolist(), strict=True):
+            label = self._class_of.get(columns[2][answer])
             if label is None:
-                raise ValueError(f"votes hold the label {named[2][said]!r}, which is not among the classes")
-            self._state.tell(self._code(named[0][t]), self._known(named[1][w]), label)
+                raise ValueError(f"votes hold the label {columns[2][answer]!r}, which is not among the classes")
+            self._state.tell(self._code(columns[0][t]), self._worker_code(columns[1][w]), label)
         self._refit()
 
     def _refit(self) -> None:
@@ -362,7 +363,7 @@ class Campaign(persist.Saved):
         self._scores[task] = uncertainty(self._settings["strategy"], row, state.crowd(), share)[0]
 
     def _score_all(self) -> None:
-        """Score all tasks anew, close those that are done, and queue the rest."""
+        """Score all tasks again, close finished ones, and queue the rest."""
         state = self._state
         counts = np.zeros(len(self._tasks))
         for task, answers in state.of_task.items():
@@ -394,7 +395,7 @@ class Campaign(persist.Saved):
         why = ""
         if most is not None and n >= most:
             why = "labels"
-        elif error is not None and finished(self._state.posterior[task : task + 1], self._state.prior, error)[0]:
+        elif error is not None and need_no_more(self._state.posterior[task : task + 1], self._state.prior, error)[0]:
             why = "error"
         elif self._chosen and n and len(set(self._answered(task))) >= len(self._worker_names):
             why = "exhausted"
@@ -425,8 +426,8 @@ class Campaign(persist.Saved):
     @property
     def labels(self) -> npt.NDArray[Any]:
         """The most probable class of each task, by name, (n_tasks,)."""
-        named: npt.NDArray[Any] = self._classes.values[self._state.posterior.argmax(axis=1)]
-        return named
+        labels: npt.NDArray[Any] = self._classes.values[self._state.posterior.argmax(axis=1)]
+        return labels
 
     def to_frame(self) -> pa.Table:
         """Return task, label, confidence, n_answers and whether it is done, as an Arrow table."""
@@ -462,24 +463,24 @@ class Campaign(persist.Saved):
         return self._tasks.values[[task]].tolist()[0]
 
     def _code(self, task: Any) -> int:
-        found = self._task_of.get(_plain(task))
-        if found is None:
+        code = self._task_of.get(_plain(task))
+        if code is None:
             raise KeyError(f"no task is called {task!r}")
-        return found
+        return code
 
-    def _known(self, worker: Any) -> int:
-        """The code of a worker; somebody new becomes known, unless it was said who may be asked."""
+    def _worker_code(self, worker: Any) -> int:
+        """Return the code of a worker; new workers become known, unless the campaign names its workers."""
         name = _plain(worker)
         if name is None:
             raise ValueError("an answer needs the worker who gave it")
-        found = self._worker_of.get(name)
-        if found is None:
-            found = self._worker_of[name] = len(self._worker_names)
+        code = self._worker_of.get(name)
+        if code is None:
+            code = self._worker_of[name] = len(self._worker_names)
             self._worker_names.append(name)
-            # Where it was said who may be asked, others may answer but are not asked.
+            # If the campaign names its workers, others may answer but are not asked.
             self._left = np.append(self._left, 0 if self._chosen else 2**62)
             self._state.meet(1)
-        return found
+        return code
 
     # ---------------------------------------------------------------------------------------------- persistence
 
@@ -491,9 +492,9 @@ class Campaign(persist.Saved):
 
     @classmethod
     def _load(cls, content: persist.Content) -> Self:
-        from manyhands.collect.files import restored
+        from manyhands.collect.files import restore
 
-        return restored(cls, content)
+        return restore(cls, content)
 
 
 def _names(given: Iterable[Any], what: str) -> Names:

@@ -20,7 +20,7 @@ Workers: TypeAlias = Any
 
 #: Ways to try those who are little known.
 EXPLORE = ("epsilon-greedy", "thompson", "upper", "none")
-#: The share of labels that go to anybody: of the first so many labels, and of the rest.
+#: Schedule of epsilon: number of first labels, their share of random workers, and the share afterward.
 EPSILON = (0.5, 0.05)
 FIRST = 100
 #: Standard errors that an upper bound lies above the estimate.
@@ -49,28 +49,28 @@ def pool_of(workers: Workers, known: Names) -> Pool:
         return _of_frame(workers)
     names = list(workers)
     if not names:
-        raise ValueError("nobody is available: workers is empty; name somebody, or leave it out to rank tasks only")
+        raise ValueError("no worker is available: workers is empty; pass names, or leave it out to rank tasks only")
     return Pool(_once(sequence(names, "workers")))
 
 
 def _of_frame(frame: Any) -> Pool:
     there = names_of(frame)
-    given = {"worker": None} | {name: name for name in ("capacity", "cost") if name in there}
-    found = take_columns(frame, **given)
-    column = Column(found["worker"][1], "workers")
+    roles = {"worker": None} | {name: name for name in ("capacity", "cost") if name in there}
+    columns = take_columns(frame, **roles)
+    column = Column(columns["worker"][1], "workers")
     if not len(column):
-        raise ValueError("nobody is available: the frame of workers has no rows")
-    names = _once(sequence(found["worker"][1], "workers"), len(column))
+        raise ValueError("no worker is available: the frame of workers has no rows")
+    names = _once(sequence(columns["worker"][1], "workers"), len(column))
     capacity = cost = None
-    if "capacity" in found:
-        numbers = _numbers("capacity", found["capacity"][1])
+    if "capacity" in columns:
+        numbers = _numbers("capacity", columns["capacity"][1])
         if (numbers != np.floor(numbers)).any():
             raise ValueError(f"capacity must hold whole numbers of labels, not {numbers[numbers % 1 != 0][0]}")
         capacity = np.minimum(numbers, 2.0**53).astype(np.int64)
         if not capacity.any():
-            raise ValueError("nobody is available: all capacities are 0")
-    if "cost" in found:
-        cost = _numbers("cost", found["cost"][1])
+            raise ValueError("no worker is available: all capacities are 0")
+    if "cost" in columns:
+        cost = _numbers("cost", columns["cost"][1])
         if (cost <= 0).any():
             raise ValueError(f"cost must be above 0, not {cost[cost <= 0][0]:g}")
     return Pool(names, capacity, cost)
@@ -79,7 +79,7 @@ def _of_frame(frame: Any) -> Pool:
 def _once(names: Names, n: int | None = None) -> Names:
     distinct = len(set(names.values.tolist()))
     if distinct < (len(names) if n is None else n):
-        raise ValueError("workers names somebody twice; keep one row a worker")
+        raise ValueError("workers has a name twice; keep one row per worker")
     return names
 
 
@@ -89,22 +89,22 @@ def _numbers(what: str, values: Any) -> Array:
     except (TypeError, ValueError):
         raise TypeError(f"{what} must hold numbers") from None
     if numbers.ndim != 1 or not np.isfinite(numbers).all() or (numbers < 0).any():
-        raise ValueError(f"{what} must hold finite numbers of at least 0, one a worker")
+        raise ValueError(f"{what} must hold finite numbers of at least 0, one per worker")
     return numbers
 
 
 def check_epsilon(epsilon: Any) -> None:
-    """Refuse what is neither None, for the schedule, nor a share."""
+    """Raise unless epsilon is None (the schedule) or a share."""
     if epsilon is not None:
         check_number("epsilon", epsilon, least=0, most=1)
 
 
 def epsilon_at(epsilon: float | None, n_labels: int) -> float:
-    """The share of labels that go to anybody after so many labels."""
+    """Share of labels that go to random workers after a number of labels."""
     return EPSILON[n_labels >= FIRST] if epsilon is None else float(epsilon)
 
 
-def supposed(explore: str, confusion: Array, strength: Array, rng: np.random.Generator) -> Array:
+def explored_confusion(explore: str, confusion: Array, strength: Array, rng: np.random.Generator) -> Array:
     """Confusion matrices to choose workers by: as they are, as drawn, or as good as they may yet be.
 
     Parameters
@@ -118,9 +118,9 @@ def supposed(explore: str, confusion: Array, strength: Array, rng: np.random.Gen
         Where draws come from.
     """
     if explore == "thompson":
-        drawn = rng.standard_gamma(np.maximum(confusion * strength[..., None], 1e-3))
-        total = drawn.sum(axis=-1, keepdims=True)
-        return np.where(total > 0, drawn / np.where(total > 0, total, 1.0), confusion)
+        samples = rng.standard_gamma(np.maximum(confusion * strength[..., None], 1e-3))
+        total = samples.sum(axis=-1, keepdims=True)
+        return np.where(total > 0, samples / np.where(total > 0, total, 1.0), confusion)
     if explore == "upper":
         k = confusion.shape[-2]
         right = confusion[..., np.arange(k), np.arange(k)]

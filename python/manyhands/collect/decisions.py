@@ -18,7 +18,7 @@ class Request(NamedTuple):
     """A label to be asked for."""
 
     task: Any
-    #: None for whoever comes.
+    #: None for any worker.
     worker: Any
     #: By how much the probability of a wrong answer to the task is expected to fall.
     expected_gain: float

@@ -67,7 +67,7 @@ def write(campaign: Campaign, path: str | os.PathLike[str]) -> None:
     persist.write(path, campaign._file_kind, meta, arrays, read_back=campaign._load)
 
 
-def restored(cls: type[C], content: persist.Content) -> C:
+def restore(cls: type[C], content: persist.Content) -> C:
     """Make a campaign of what a file holds; a model goes on from the next fit."""
     campaign = object.__new__(cls)
     campaign._tasks, campaign._classes = content.names("tasks"), content.names("classes")
@@ -87,10 +87,10 @@ def restored(cls: type[C], content: persist.Content) -> C:
     campaign._worker_names = workers.values.tolist()
     campaign._worker_of = {name: code for code, name in enumerate(campaign._worker_names)}
     campaign._left = left.copy()
-    chosen, asked = content.meta.get("chosen"), content.meta.get("asked")
-    if type(chosen) is not bool or type(asked) is not int or not 0 <= asked < 2**63 or (left < 0).any():
+    has_pool, n_asked = content.meta.get("chosen"), content.meta.get("asked")
+    if type(has_pool) is not bool or type(n_asked) is not int or not 0 <= n_asked < 2**63 or (left < 0).any():
         raise content.damaged("its settings are incomplete, or count less than nothing")
-    campaign._chosen, campaign._n_asked = chosen, asked
+    campaign._chosen, campaign._n_asked = has_pool, n_asked
     campaign._state = _state(content, answers, sizes)
     campaign._tie = content.array("tie", np.float64, shape=(sizes["n"],)).copy()
     campaign._scores = content.array("scores", np.float64, shape=(sizes["n"],)).copy()
@@ -106,25 +106,25 @@ def restored(cls: type[C], content: persist.Content) -> C:
 
 
 def _settings(content: persist.Content) -> dict[str, Any]:
-    found = content.meta.get("settings")
-    if not isinstance(found, dict) or set(found) != set(_SETTINGS):
+    settings = content.meta.get("settings")
+    if not isinstance(settings, dict) or set(settings) != set(_SETTINGS):
         raise content.damaged("its settings are incomplete")
     for name, kinds in _SETTINGS.items():
-        if isinstance(found[name], bool) or not isinstance(found[name], kinds):
+        if isinstance(settings[name], bool) or not isinstance(settings[name], kinds):
             raise content.damaged(f"its {name} is not what manyhands writes")
     if (
-        found["strategy"] not in STRATEGIES
-        or found["explore"] not in EXPLORE
-        or found["update"] not in ("batch", "online")
+        settings["strategy"] not in STRATEGIES
+        or settings["explore"] not in EXPLORE
+        or settings["update"] not in ("batch", "online")
     ):
         raise content.damaged("its settings are not those of this version")
-    if found["error"] is not None and not 0 < found["error"] < 1:
+    if settings["error"] is not None and not 0 < settings["error"] < 1:
         raise content.damaged("its error is not a probability")
-    check_epsilon(found["epsilon"])
+    check_epsilon(settings["epsilon"])
     for name, least in (("labels_per_task", 1), ("budget", 0)):
-        if found[name] is not None:
-            check_number(name, found[name], least=least, whole=True)
-    return found
+        if settings[name] is not None:
+            check_number(name, settings[name], least=least, whole=True)
+    return settings
 
 
 def _state(content: persist.Content, answers: Any, sizes: dict[str, int]) -> State:
@@ -136,9 +136,9 @@ def _state(content: persist.Content, answers: Any, sizes: dict[str, int]) -> Sta
         raise content.damaged("its answers are about tasks, workers or classes that it does not know")
     for name, letters in State.ARRAYS.items():
         shape = tuple(int(letter) if letter.isdigit() else sizes[letter] for letter in letters)
-        found = content.array(f"state.{name}", np.float64, shape=shape).copy()
-        _check_state(content, name, found)
-        setattr(state, name, found.tolist() if name == "weights" else found)
+        values = content.array(f"state.{name}", np.float64, shape=shape).copy()
+        _check_state(content, name, values)
+        setattr(state, name, values.tolist() if name == "weights" else values)
     state.tasks, state.workers, state.labels = (row.tolist() for row in answers)
     for at, task in enumerate(state.tasks):
         state.of_task.setdefault(task, []).append(at)
@@ -164,14 +164,14 @@ def _model(content: persist.Content) -> Any:
     name, params = content.meta.get("model"), content.meta.get("params")
     if name is None:
         return None
-    found = {kind.__name__: kind for kind in all_aggregators()}.get(str(name))
-    if found is None or not isinstance(params, dict) or not set(params) <= set(found._parameter_names()):
+    kind_found = {kind.__name__: kind for kind in all_aggregators()}.get(str(name))
+    if kind_found is None or not isinstance(params, dict) or not set(params) <= set(kind_found._parameter_names()):
         raise content.damaged("it names no aggregator of this version")
-    return found(**{key: _unpacked(value) for key, value in params.items()})
+    return kind_found(**{key: _unpacked(value) for key, value in params.items()})
 
 
 def _codes(content: persist.Content, name: str, limits: tuple[int, ...], least: tuple[int, ...]) -> Any:
-    found = content.array(name, np.int64, ndim=2)
-    if found.shape[1] != len(limits) or (found < np.array(least)).any() or (found >= np.array(limits)).any():
+    values = content.array(name, np.int64, ndim=2)
+    if values.shape[1] != len(limits) or (values < np.array(least)).any() or (values >= np.array(limits)).any():
         raise content.damaged(f"its {name} hold codes that stand for nothing")
-    return found
+    return values

@@ -1,8 +1,8 @@
-"""What one more label is worth: uncertainty of posteriors now, and what it is expected to become.
+"""Expected gain of one more label: uncertainty of posteriors now and after it.
 
 A worker is a confusion matrix A of (classes, labels), a task a posterior p. The label l comes with probability
 ``r[l] = Σ_k p[k] A[k, l]`` and leaves a posterior proportional to ``p[k] A[k, l]``. Where errors on a task are
-correlated, a label tells something new with a probability `share` only, and else repeats what is known: A is then
+correlated, a label is new information with probability `share` only, and else repeats known information: A is then
 ``share · A + (1 - share) · r``.
 """
 
@@ -21,7 +21,7 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 
 #: Ways to rank tasks.
 STRATEGIES = ("entropy", "margin", "error", "information")
-#: How much a bit of information counts beside an expected error: it only decides between equals, where no single label
+#: Weight of a bit of information relative to an expected error: it only breaks ties, where no single label
 #: can change the answer.
 TIE = 1e-9
 #: Rows looked at together, so that what is computed of them stays in the cache.
@@ -50,12 +50,12 @@ def uncertainty(strategy: str, posterior: Array, worker: Array, share: Array | N
 
 
 def gain(strategy: str, posterior: Array, worker: Array, share: Array | None, doubt: Array | None = None) -> Array:
-    """What a label of a worker on each task is worth: a fall of error, or else information, (n,).
+    """Gain of a worker's label on each task: fall of the error probability, or information, (n,).
 
-    `doubt` is what a label of each class tells about the worker, (n_classes,).
+    `doubt` is the information of a label of each class about the worker, (n_classes,).
     """
-    told = information_gain(posterior, worker, share, doubt)
-    return error_gain(posterior, worker, share) + TIE * told if strategy == "error" else told
+    bits = information_gain(posterior, worker, share, doubt)
+    return error_gain(posterior, worker, share) + TIE * bits if strategy == "error" else bits
 
 
 def error_gain(posterior: Array, worker: Array, share: Array | None = None) -> Array:
@@ -86,20 +86,20 @@ def error_gain(posterior: Array, worker: Array, share: Array | None = None) -> A
 
 
 def information_gain(posterior: Array, worker: Array, share: Array | None = None, doubt: Array | None = None) -> Array:
-    """Bits that a label is expected to tell about the class, and with `doubt` about the worker too, (n,); at least 0.
+    """Expected bits of a label about the class, and with `doubt` about the worker too, (n,); at least 0.
 
     Time O(n · n_labels), or O(n · n_classes · n_labels) with `share`.
     """
     certain = -_bits(worker).sum(axis=1)
 
     def told(p: Array, s: Array | None) -> Array:
-        said = worker.T @ p
-        bits = -_bits(said).sum(axis=0)
+        marginal = worker.T @ p
+        bits = -_bits(marginal).sum(axis=0)
         if s is None:
             bits -= certain @ p
         else:
             for row, prior in zip(worker, p, strict=True):
-                bits += prior * _bits(s * row[:, None] + (1 - s) * said).sum(axis=0)
+                bits += prior * _bits(s * row[:, None] + (1 - s) * marginal).sum(axis=0)
         if doubt is not None:
             bits += (doubt @ p) * (1.0 if s is None else s)
         return np.asarray(np.maximum(bits, 0.0))
@@ -108,14 +108,14 @@ def information_gain(posterior: Array, worker: Array, share: Array | None = None
 
 
 def information(confusion: Array, posterior: Array) -> Array:
-    """Bits that a label of each of some workers would tell about the class of one task, (n_workers,)."""
-    said = np.einsum("k,mkl->ml", posterior, confusion)
-    bits: Array = _bits(confusion).sum(axis=-1) @ posterior - _bits(said).sum(axis=-1)
+    """Expected bits of a label of each of several workers about the class of one task, (n_workers,)."""
+    marginal = np.einsum("k,mkl->ml", posterior, confusion)
+    bits: Array = _bits(confusion).sum(axis=-1) @ posterior - _bits(marginal).sum(axis=-1)
     return bits
 
 
 def doubts(confusion: Array, strength: Array) -> Array:
-    """Bits that one more label of each class would tell about each worker's matrix, (n_workers, n_classes).
+    """Expected bits of one more label of each class about each worker's matrix, (n_workers, n_classes).
 
     Rows of a matrix are known like means of a Dirichlet distribution that stands for `strength` answers,
     (n_workers, n_classes): the entropy of its mean less its mean entropy.
@@ -133,8 +133,8 @@ def top(scores: Array, n: int) -> Ints:
         return np.zeros(0, np.int64)
     least = np.partition(scores, len(scores) - n)[len(scores) - n]
     above = np.flatnonzero(scores > least)
-    chosen = np.sort(np.concatenate([above, np.flatnonzero(scores == least)[: n - len(above)]]))
-    return chosen[np.argsort(-scores[chosen], kind="stable")]
+    places = np.sort(np.concatenate([above, np.flatnonzero(scores == least)[: n - len(above)]]))
+    return places[np.argsort(-scores[places], kind="stable")]
 
 
 def _bits(p: Array) -> Array:
@@ -145,9 +145,9 @@ def _bits(p: Array) -> Array:
 
 def _by_parts(of: Callable[[Array, Array | None], Array], posterior: Array, share: Array | None = None) -> Array:
     """A function of posteriors, (n_classes, some tasks), and of their share, for all tasks."""
-    found = np.empty(len(posterior))
+    values = np.empty(len(posterior))
     for start in range(0, len(posterior), _ROWS):
         part = slice(start, start + _ROWS)
         p = np.ascontiguousarray(posterior[part].T)
-        found[part] = of(p, None if share is None else share[part])
-    return found
+        values[part] = of(p, None if share is None else share[part])
+    return values

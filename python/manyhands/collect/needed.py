@@ -1,4 +1,4 @@
-"""How many labels more an accuracy would take, by simulation from crowds that may have given the log."""
+"""Estimate how many more labels an accuracy takes, by simulating crowds that could have given the log."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from manyhands.collect.gains import Ints, entropy, top
 _TASKS, _REFIT_TASKS, _WORKERS, _MOST = 2000, 5000, 200, 40
 #: Share of the tasks that get a label in a round.
 _ROUND = 0.05
-#: The probability with which the interval is to hold what is needed.
+#: Level of the interval.
 _LEVEL = 0.9
 
 
 @dataclass(frozen=True)
 class LabelsNeeded:
-    """How many labels more would reach an accuracy; to be had from :func:`labels_needed`. ``int`` gives the number.
+    """Number of further labels that reach an accuracy, from :func:`labels_needed`; ``int()`` of it is the median.
 
     Infinite where more labels from this crowd are not expected to reach it at all.
     """
@@ -78,7 +78,9 @@ class LabelsNeeded:
 def labels_needed(
     model: Any, accuracy: float = 0.95, *, tasks: Any = None, votes: Any = None, draws: int = 40, seed: int = 0
 ) -> LabelsNeeded:
-    """Estimate how many labels more would reach an accuracy, if they go to the most uncertain tasks.
+    """Estimate how many more labels reach an accuracy, if they go to the most uncertain tasks.
+
+    Use it to plan a budget.
 
     Each draw is a crowd that may have given this log: a :class:`~manyhands.categorical.HierarchicalDawidSkene` fitted
     to tasks drawn from it with replacement, whose errors on a task are correlated with the probability that the log
@@ -86,8 +88,8 @@ def labels_needed(
     and workers answer the tasks that `model` finds most uncertain, as often as they did so far. The model comes to know
     them by as much as its log grows, and labels are counted until its share of right answers is reached.
 
-    The interval therefore holds what is not known of classes, workers, answers to come and the dependence of errors,
-    whatever the confidences of `model`. In simulations of independent workers it held what was needed in 85 to 100 % of
+    The interval includes the uncertainty of classes, workers, future answers and the dependence of errors, whatever the
+    confidences of `model`. In simulations of independent workers it contained the true number in 85 to 100 % of
     logs (docs/evidence/coverage.md), and was wide: without an upper end where the log is too small to exclude
     dependence. ``Consensus(correlation=0)`` excludes it and gives an upper end. The interval
     does not hold where the new labels come from other workers or by another rule than the entropy of the posterior, and
@@ -125,24 +127,24 @@ def labels_needed(
     check_between("accuracy", accuracy, such_as=0.95)
     check_number("draws", draws, least=1, whole=True)
     check_number("seed", seed, least=0, whole=True)
-    known = beliefs_of(model, tasks=tasks, votes=votes)
-    n = len(known.tasks)
+    beliefs = beliefs_of(model, tasks=tasks, votes=votes)
+    n = len(beliefs.tasks)
     if not n:
         raise ValueError("there are no tasks to reach an accuracy on")
-    worlds = _Worlds(model, known)
-    needed, now = np.empty(draws), np.empty(draws)
+    worlds = _Worlds(model, beliefs)
+    labels, now = np.empty(draws), np.empty(draws)
     for draw in range(draws):
         rng = np.random.default_rng([seed, draw])
-        now[draw], needed[draw] = _simulated(known, worlds.draw(rng), accuracy, rng)
-    needed.sort()
+        now[draw], labels[draw] = _simulate(beliefs, worlds.draw(rng), accuracy, rng)
+    labels.sort()
     # Another draw, the truth, lies between these two with the level's probability, by symmetry.
     out = max(int((1 - _LEVEL) / 2 * (draws + 1)), 1)
     return LabelsNeeded(
         float(accuracy),
         float(now.mean()),
-        float(np.quantile(needed, 0.5, method="nearest")),
-        float(needed[out - 1]),
-        float(needed[draws - out]),
+        float(np.quantile(labels, 0.5, method="nearest")),
+        float(labels[out - 1]),
+        float(labels[draws - out]),
         n,
     )
 
@@ -171,9 +173,9 @@ class _Worlds:
         self._workers = known.workers.match(log._workers)
         self._n_labels = np.where(known.place < 0, 0, log.labels_per_task[known.place])
         fitted = _hierarchy(self._table)
-        given = getattr(model, "correlation", None)
-        if given is not None:
-            self._correlation, self._probability = float(given), 1.0
+        correlation = getattr(model, "correlation", None)
+        if correlation is not None:
+            self._correlation, self._probability = float(correlation), 1.0
         else:
             estimate = error_correlation(self._table, fitted["posterior"], fitted["prior"], fitted["alpha"])
             self._correlation, self._probability = CORRELATION, probability_of_correlation(*estimate)
@@ -181,35 +183,35 @@ class _Worlds:
 
     def draw(self, rng: np.random.Generator) -> _World:
         """One of them."""
-        found = _hierarchy(self._resampled(rng))
-        rows = posterior_under(self._table, found["prior"], found["confusion"])
+        crowd = _hierarchy(self._resampled(rng))
+        rows = posterior_under(self._table, crowd["prior"], crowd["confusion"])
         correlation = self._correlation if rng.random() < self._probability else 0.0
         if correlation:
-            votes = self._table.effective_votes(information(found["confusion"]))
+            votes = self._table.effective_votes(information(crowd["confusion"]))
             rows = calibrated(rows, votes, correlation)
-        known = self._known
-        posterior = np.where(known.place[:, None] < 0, found["prior"], rows[known.place])
+        beliefs = self._known
+        posterior = np.where(beliefs.place[:, None] < 0, crowd["prior"], rows[beliefs.place])
         if self._certain is not None:
-            posterior[self._certain] = known.posterior[self._certain]
-        confusion = known.confusion[:, :, : posterior.shape[1]].copy()
-        met = self._workers >= 0
-        confusion[self._workers[met]] = found["confusion"][met]
+            posterior[self._certain] = beliefs.posterior[self._certain]
+        confusion = beliefs.confusion[:, :, : posterior.shape[1]].copy()
+        answered = self._workers >= 0
+        confusion[self._workers[answered]] = crowd["confusion"][answered]
         return _World(posterior, confusion, 1.0 / (1.0 + correlation * self._n_labels), correlation)
 
     def _resampled(self, rng: np.random.Generator) -> _core.Table:
         """As many tasks as the log has, drawn from it with replacement."""
         offsets = self._table.offsets().astype(np.int64)
-        drawn = rng.integers(0, len(offsets) - 1, min(len(offsets) - 1, _REFIT_TASKS))
-        sizes = np.diff(offsets)[drawn]
-        rows = np.repeat(offsets[drawn] - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
+        sample = rng.integers(0, len(offsets) - 1, min(len(offsets) - 1, _REFIT_TASKS))
+        sizes = np.diff(offsets)[sample]
+        rows = np.repeat(offsets[sample] - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
         _, workers, labels = self._table.columns()
         weights = self._table.weights()
         return made_table(
-            np.repeat(np.arange(len(drawn), dtype=np.uint32), sizes),
+            np.repeat(np.arange(len(sample), dtype=np.uint32), sizes),
             workers[rows],
             labels[rows],
             None if weights is None else weights[rows],
-            len(drawn),
+            len(sample),
             self._table.n_workers,
             self._table.n_classes,
         )
@@ -224,38 +226,40 @@ def _hierarchy(table: _core.Table) -> _core._HierarchyFit:
     return found
 
 
-def _simulated(known: Beliefs, world: _World, accuracy: float, rng: np.random.Generator) -> tuple[float, float]:
+def _simulate(beliefs: Beliefs, world: _World, accuracy: float, rng: np.random.Generator) -> tuple[float, float]:
     """The share of right answers to expect now, and labels until the accuracy is reached, in one draw."""
-    n = len(known.tasks)
+    n = len(beliefs.tasks)
     rows = rng.permutation(n)[:_TASKS]
-    weights = known.n_labels if known.n_labels.any() else np.ones(len(known.workers))
-    crowd = rng.choice(len(known.workers), size=min(_WORKERS, len(known.workers)), p=weights / weights.sum())
-    believed, real, share = known.posterior[rows].copy(), world.posterior[rows].copy(), world.share[rows].copy()
-    truth = _drawn(real, rng)
-    at, k = np.arange(len(rows)), believed.shape[1]
-    now = float(real[at, believed.argmax(axis=1)].mean())
-    labels = _labels_of(known, rows)
-    total, step, given = max(int(known.n_labels.sum()), 1), max(1, int(_ROUND * len(rows))), 0
-    most = np.minimum(labels + _MOST, np.maximum(len(known.workers), labels))
+    weights = beliefs.n_labels if beliefs.n_labels.any() else np.ones(len(beliefs.workers))
+    crowd = rng.choice(len(beliefs.workers), size=min(_WORKERS, len(beliefs.workers)), p=weights / weights.sum())
+    posterior, real, share = beliefs.posterior[rows].copy(), world.posterior[rows].copy(), world.share[rows].copy()
+    truth = _draw(real, rng)
+    at, k = np.arange(len(rows)), posterior.shape[1]
+    now = float(real[at, posterior.argmax(axis=1)].mean())
+    labels = _labels_of(beliefs, rows)
+    total, step, n_bought = max(int(beliefs.n_labels.sum()), 1), max(1, int(_ROUND * len(rows))), 0
+    most = np.minimum(labels + _MOST, np.maximum(len(beliefs.workers), labels))
     while True:
         # As the log grows, a refit comes to know workers as they are.
-        learnt = given / (given + total * len(rows) / n)
-        decided = believed ** (1.0 - learnt) * real**learnt
-        if (decided.argmax(axis=1) == truth).mean() >= accuracy:
-            return now, math.ceil(given * n / len(rows))
-        decided /= decided.sum(axis=1, keepdims=True)
-        asked = top(np.where(labels < most, entropy(decided), -1.0), step)
-        asked = asked[labels[asked] < most[asked]]
-        if not len(asked):
+        weight = n_bought / (n_bought + total * len(rows) / n)
+        blended = posterior ** (1.0 - weight) * real**weight
+        if (blended.argmax(axis=1) == truth).mean() >= accuracy:
+            return now, math.ceil(n_bought * n / len(rows))
+        blended /= blended.sum(axis=1, keepdims=True)
+        rows_asked = top(np.where(labels < most, entropy(blended), -1.0), step)
+        rows_asked = rows_asked[labels[rows_asked] < most[rows_asked]]
+        if not len(rows_asked):
             return now, math.inf
-        who = rng.integers(len(crowd), size=len(asked))
+        who = rng.integers(len(crowd), size=len(rows_asked))
         matrices = world.confusion[crowd[who]]
-        said = _answers(matrices, truth[asked], real[asked], share[asked], rng)
-        believed[asked] = _told(believed[asked], known.confusion[crowd[who]][:, :, :k], said, share[asked])
-        real[asked] = _told(real[asked], matrices, said, share[asked])
-        share[asked] = 1.0 / (1.0 / share[asked] + world.discount)
-        labels[asked] += 1
-        given += len(asked)
+        labels_drawn = _answers(matrices, truth[rows_asked], real[rows_asked], share[rows_asked], rng)
+        posterior[rows_asked] = _update(
+            posterior[rows_asked], beliefs.confusion[crowd[who]][:, :, :k], labels_drawn, share[rows_asked]
+        )
+        real[rows_asked] = _update(real[rows_asked], matrices, labels_drawn, share[rows_asked])
+        share[rows_asked] = 1.0 / (1.0 / share[rows_asked] + world.discount)
+        labels[rows_asked] += 1
+        n_bought += len(rows_asked)
 
 
 def _labels_of(known: Beliefs, rows: Ints) -> Ints:
@@ -269,21 +273,21 @@ def _labels_of(known: Beliefs, rows: Ints) -> Ints:
 def _answers(matrices: Array, truth: Ints, beliefs: Array, share: Array, rng: np.random.Generator) -> Ints:
     """What workers say; where a label is not new, it is whatever the others would say."""
     new = matrices[np.arange(len(truth)), truth]
-    known = np.einsum("nk,nkl->nl", beliefs, matrices)
-    return _drawn(np.where((rng.random(len(truth)) < share)[:, None], new, known), rng)
+    marginals = np.einsum("nk,nkl->nl", beliefs, matrices)
+    return _draw(np.where((rng.random(len(truth)) < share)[:, None], new, marginals), rng)
 
 
-def _told(beliefs: Array, matrices: Array, said: Ints, share: Array) -> Array:
+def _update(beliefs: Array, matrices: Array, labels: Ints, share: Array) -> Array:
     """Posteriors after labels, of which a share is new."""
-    likelihood = matrices[np.arange(len(said)), :, said]
-    known = (beliefs * likelihood).sum(axis=1, keepdims=True)
-    joint = beliefs * (share[:, None] * likelihood + (1 - share[:, None]) * known)
+    likelihood = matrices[np.arange(len(labels)), :, labels]
+    evidence = (beliefs * likelihood).sum(axis=1, keepdims=True)
+    joint = beliefs * (share[:, None] * likelihood + (1 - share[:, None]) * evidence)
     total = joint.sum(axis=1, keepdims=True)
     after: Array = np.where(total > 0, joint / np.where(total > 0, total, 1.0), beliefs)
     return after
 
 
-def _drawn(probabilities: Array, rng: np.random.Generator) -> Ints:
+def _draw(probabilities: Array, rng: np.random.Generator) -> Ints:
     """One code from each row of probabilities."""
     edges = probabilities.cumsum(axis=1)
     above = rng.random((len(edges), 1)) * edges[:, -1:] >= edges

@@ -77,9 +77,10 @@ def replay(
     simulated: bool = False,
     points: int = 25,
 ) -> Replay:
-    """Replay a log under a policy: which answers it would have bought, and how right it would have been.
+    """Replay a log under a policy: the answers it would have bought, and the accuracy it would have reached.
 
-    Every run starts from nothing. A policy chooses a task that has answers left, then one of those who answered it.
+    Use it to compare policies before a project, on a similar log with gold. Every run starts without answers. A policy
+    chooses a task that has answers left, then one of the workers who answered it.
 
     Parameters
     ----------
@@ -98,15 +99,15 @@ def replay(
     explore, epsilon, update, model
         As for :class:`Campaign`.
     simulated
-        Let everybody answer everything: an answer that the log lacks is drawn from the worker's confusion matrix, as
-        the default finds it in the whole log. For logs too thin to choose from.
+        Whether every worker can answer every task: missing answers are drawn from the worker's confusion matrix, which
+        the default aggregator estimates from the whole log. For logs that are too sparse to choose from.
     points
         Points of the curve.
 
     Notes
     -----
     A task without an answer is given the most frequent class. Of a worker's several answers to a task the first counts.
-    Time that of `points` fits, or with ``update="online"`` some tenths of a millisecond a label.
+    Time that of `points` fits, or with ``update="online"`` some tenths of a millisecond per label.
 
     Examples
     --------
@@ -167,23 +168,23 @@ class _Answers:
             self.posterior[self.index[self.truth >= 0]] = np.eye(self.n_classes)[self.truth[self.truth >= 0]]
 
     def accuracy(self, answers: Ints) -> float:
-        """Share of the tasks with gold that are right; a class that nobody named is never found."""
+        """Share of the tasks with gold that are correct; a class without labels is never correct."""
         return float((answers[self.index] == self.truth).mean())
 
     def open(self, rng: np.random.Generator) -> list[dict[int, int]]:
         """For each task, the answers that can be bought by worker."""
-        found: list[dict[int, int]] = [{} for _ in range(self.n_tasks)]
+        answers_of: list[dict[int, int]] = [{} for _ in range(self.n_tasks)]
         if self.matrices is not None:
             classes = (rng.random((self.n_tasks, 1)) > self.posterior.cumsum(axis=1)).sum(axis=1)
             classes = np.minimum(classes, self.n_classes - 1)
-            drawn = self.matrices[:, classes].cumsum(axis=2)
-            said = np.minimum((rng.random((*drawn.shape[:2], 1)) > drawn).sum(axis=2), self.n_classes - 1)
+            cumulative = self.matrices[:, classes].cumsum(axis=2)
+            sampled = np.minimum((rng.random((*cumulative.shape[:2], 1)) > cumulative).sum(axis=2), self.n_classes - 1)
             for task in range(self.n_tasks):
-                found[task] = dict(enumerate(said[:, task].tolist()))
+                answers_of[task] = dict(enumerate(sampled[:, task].tolist()))
         rows = zip(self.tasks.tolist(), self.workers.tolist(), self.labels.tolist(), strict=True)
         for task, worker, label in rows:
-            found[task][worker] = label
-        return found
+            answers_of[task][worker] = label
+        return answers_of
 
 
 def _run(store: _Answers, policy: str, marks: Ints, settings: dict[str, Any], seed: int) -> list[float]:
@@ -198,11 +199,11 @@ def _run(store: _Answers, policy: str, marks: Ints, settings: dict[str, Any], se
         **settings,
     )
     state, left = campaign._state, store.open(rng)
-    chosen = _by_turns(left, policy, rng) if policy in ("random", "fewest") else _by_need(campaign, left)
+    pick = _by_turns(left, policy, rng) if policy in ("random", "fewest") else _by_need(campaign, left)
     accuracies = []
     for mark in marks.tolist():
         while len(state.tasks) < mark:
-            task, worker = next(chosen)
+            task, worker = next(pick)
             label = left[task].pop(worker)
             if policy in STRATEGIES:
                 campaign.tell(task, worker, label)

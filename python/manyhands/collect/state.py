@@ -13,11 +13,11 @@ from manyhands.categorical.table import Annotations
 from manyhands.collect.gains import information
 from manyhands.errors import ConvergenceWarning, IdentifiabilityWarning
 
-#: Imaginary answers before anybody said anything: right ones and wrong ones of each kind, for each class.
+#: Pseudo-answers of the prior: correct ones and wrong ones of each kind, for each class.
 _RIGHT, _WRONG = 2.0, 1.0
-#: Imaginary answers of the crowd's average worker that everybody starts with.
+#: Pseudo-answers of the crowd's average worker that each worker starts with.
 _LIKE_THE_CROWD = 4.0
-#: A fit is made after so many labels, and then whenever the log has grown by this share.
+#: Number of labels before the first fit, and the growth of the log between fits.
 _FIRST_FIT, _GROWTH = 50, 0.15
 #: No probability is kept below this.
 _FLOOR = 1e-30
@@ -60,7 +60,7 @@ class State:
     # ------------------------------------------------------------------------------------------------- workers
 
     def meet(self, n: int) -> None:
-        """Make room for so many more workers, of whom nothing is known."""
+        """Add a number of workers without answers."""
         if not n:
             return
         k = len(self.prior)
@@ -73,7 +73,7 @@ class State:
         self.skill = information(self.confusion, self.prior)
 
     def crowd(self) -> Array:
-        """The matrix of whoever may come."""
+        """Confusion matrix of an unknown worker."""
         answers = np.array(self.n_of_worker, np.float64)
         if not answers.any():
             crowd: Array = self.total / self.total.sum(axis=1, keepdims=True)
@@ -127,9 +127,9 @@ class State:
         self.class_counts += change
         self.prior = self.class_counts / self.class_counts.sum()
         for at in before:
-            who, said = self.workers[at], self.labels[at]
-            self.average[who][:, said] += self.weights[at] * np.exp(self.decay[who]) * change
-            self.total[:, said] += change
+            who, labels = self.workers[at], self.labels[at]
+            self.average[who][:, labels] += self.weights[at] * np.exp(self.decay[who]) * change
+            self.total[:, labels] += change
         step = (self.n_of_worker[worker] + 1.0) ** -self.kappa
         # The first answer is all there is, and fades from then on.
         fades = 0.0 if step == 1.0 else np.log1p(-step)
@@ -143,7 +143,7 @@ class State:
             self._refresh(self.workers[at])
 
     def _refresh(self, worker: int) -> None:
-        """A worker's matrix from what is kept of their answers, beside a few of the crowd's."""
+        """A worker's matrix from the decayed counts of answers, and a few pseudo-answers of the crowd."""
         crowd = self.total / self.total.sum(axis=1, keepdims=True)
         worth = 1.0 / self.squares[worker] if self.squares[worker] > 0 else 0.0
         counts = worth * np.maximum(self.average[worker], 0.0) + _LIKE_THE_CROWD * crowd

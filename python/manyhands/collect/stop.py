@@ -37,14 +37,14 @@ class Stopping:
 
     @property
     def open(self) -> npt.NDArray[Any]:
-        """Names of the tasks that need more."""
+        """Names of the tasks that need more labels."""
         return self.names.take(np.flatnonzero(~self.done)).values
 
     def __len__(self) -> int:
         return int(self.done.sum())
 
     def frame(self) -> pa.Table:
-        """Return one row a task, as an Arrow table: ``task``, ``label``, ``expected_error``, ``done``."""
+        """Return one row per task, as an Arrow table: ``task``, ``label``, ``expected_error``, ``done``."""
         return arrow.table(
             {
                 "task": self.names.arrow(),
@@ -63,28 +63,35 @@ class Stopping:
 
 
 def stopping(model: Any, error: float = 0.05, *, tasks: Any = None) -> Stopping:
-    """Find the tasks that need no more labels at a stated probability of error, however often one looks.
+    """Find the tasks that need no more labels at a stated error probability, however often one looks.
 
-    A task is done where its answer is wrong with probability `error` at most, and where the evidence alone, without the
-    class frequencies, is ``(n_classes - 1) / error`` times more probable if the answer is right. If the model is,
-    a task then ever stops at a wrong class with probability `error` at most
-    (Ville's inequality: the likelihood ratio against what else may be true is a martingale), whoever chooses when to
-    look and what to ask. With equally frequent classes the second condition adds next to nothing to the first; where
-    one class is frequent, it keeps the rare ones from being taken for it.
+    Use it to stop buying labels task by task. A task is done if its answer is wrong with probability `error` at most,
+    and if the evidence alone, without the class frequencies, is ``(n_classes - 1) / error`` times more probable under
+    the answer.
 
     Parameters
     ----------
-    model
-        A fitted aggregator of classes. Its posterior must mean what it says: that of the default is calibrated, while
-        Dawid–Skene's is overconfident wherever workers err together.
-    error
-        The probability of a wrong answer that is put up with.
-    tasks
-        Those to look at; None for all of the model.
+    model : Aggregator
+        A fitted aggregator of classes. Its posterior must be calibrated: that of the default is; that of Dawid–Skene is
+        overconfident wherever workers err together.
+    error : float, default 0.05
+        Allowed probability of a wrong answer.
+    tasks : list, optional
+        Tasks to check; by default all of the model.
+
+    Returns
+    -------
+    Stopping
+        ``done`` per task; ``frame()`` has one row per task; ``open`` lists the tasks that need more labels.
 
     Notes
     -----
     Time and memory O(n_tasks · n_classes).
+
+    If the model is correct, a task ever stops at a wrong class with probability `error` at most (Ville's inequality:
+    the likelihood ratio against the alternatives is a martingale), whatever rule chooses when to look and what to ask.
+    With equally frequent classes the second condition adds next to nothing to the first; if one class is frequent, it
+    prevents that rare classes are mistaken for it.
 
     References
     ----------
@@ -95,17 +102,17 @@ def stopping(model: Any, error: float = 0.05, *, tasks: Any = None) -> Stopping:
     --------
     >>> import manyhands as mh
     >>> crowd = mh.simulate(300, 20, 2, labels_per_task=7, seed=1)
-    >>> found = mh.collect.stopping(mh.aggregate(crowd.log), error=0.05)
-    >>> bool((found.expected_error[found.done] <= 0.05).all())
+    >>> stop = mh.collect.stopping(mh.aggregate(crowd.log), error=0.05)
+    >>> bool((stop.expected_error[stop.done] <= 0.05).all())
     True
     """
-    known = beliefs_of(model, tasks=tasks)
-    done = finished(known.posterior, known.prior, error)
-    answers = copy(model)._classes.take(known.posterior.argmax(axis=1))
-    return Stopping(known.tasks, done, answers, 1.0 - known.posterior.max(axis=1), float(error))
+    beliefs = beliefs_of(model, tasks=tasks)
+    done = need_no_more(beliefs.posterior, beliefs.prior, error)
+    answers = copy(model)._classes.take(beliefs.posterior.argmax(axis=1))
+    return Stopping(beliefs.tasks, done, answers, 1.0 - beliefs.posterior.max(axis=1), float(error))
 
 
-def finished(posterior: Array, prior: Array, error: float) -> npt.NDArray[np.bool_]:
+def need_no_more(posterior: Array, prior: Array, error: float) -> npt.NDArray[np.bool_]:
     """Which posteriors, (n, n_classes), are beyond the boundary of `stopping`, (n,)."""
     check_between("error", error, such_as=0.05)
     k = posterior.shape[1]

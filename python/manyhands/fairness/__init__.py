@@ -1,8 +1,8 @@
 """Whether groups fare alike, and answers and assignments for which they do.
 
-:func:`gaps` measures; :func:`confusion` tells how workers err on each group; :func:`aggregate` answers with a stated
-gap at the least loss; :func:`assign` shares tasks out so that no group is labelled much worse. Attributes are given,
-never guessed.
+:func:`gaps` measures; :func:`confusion` estimates each worker's confusion matrix per group; :func:`aggregate` keeps a
+stated gap at the least loss; :func:`assign` distributes tasks so that no group is labeled much worse. Attributes are
+given, never guessed.
 """
 
 from manyhands.fairness.answers import FairAnswers, aggregate

@@ -49,8 +49,8 @@ class FairAnswers:
     @property
     def labels(self) -> npt.NDArray[Any]:
         """The answer to each task, by name, (n_tasks,)."""
-        named: npt.NDArray[Any] = self.classes.values[self.codes]
-        return named
+        labels: npt.NDArray[Any] = self.classes.values[self.codes]
+        return labels
 
     @property
     def gap(self) -> float:
@@ -91,56 +91,65 @@ def aggregate(
     model: Any = None,
     within: bool = False,
 ) -> FairAnswers:
-    """Answer tasks so that the gap between groups is at most a stated one, at the least expected loss.
+    """Aggregate answers so that the gap between groups is at most a stated value, at the least expected loss.
 
-    Each group gets a threshold of its own: of all answers that keep the gap, none is expected to have fewer errors. The
-    gap is the one expected under the posterior; against known classes it is kept as far as the posterior is right.
+    Use it where decisions must not differ much between groups of tasks. Each group gets its own threshold. The gap is
+    the expected one under the posterior; against known classes it holds as far as the posterior is correct.
 
     Parameters
     ----------
-    votes, attribute, positive
-        As for :func:`gaps`; the attribute is one of tasks. Tasks that it does not cover are answered without condition.
-    gap
-        The largest difference between rates of groups that is put up with.
-    measure
+    votes : Annotations or frame
+        The annotations.
+    attribute : column, mapping, frame or array
+        Group of each task, as for :func:`gaps`. Tasks without a group are answered without the condition.
+    gap : float
+        Largest allowed difference between the rates of groups.
+    measure : str, default "demographic_parity"
         ``"demographic_parity"``, ``"equal_opportunity"`` or ``"false_positives"``.
-    model
-        A fitted aggregator whose posterior to decide by; None for the default, fitted here.
-    within
-        Whether to fit anew with confusion matrices that depend on the group, which takes out what workers do to one
-        group alone; for demographic parity posteriors are also moved to keep the gap after each pass, as little as may
-        be (posterior regularisation).
+    positive : class or list of classes, optional
+        The positive class, as for :func:`gaps`.
+    model : Aggregator, optional
+        A fitted aggregator whose posterior is used; by default the default aggregator, fitted here.
+    within : bool, default False
+        Whether to refit with confusion matrices per group, which removes errors that workers make on one group only;
+        for demographic parity, posteriors are also adjusted as little as possible to keep the gap after each iteration
+        (posterior regularization).
+
+    Returns
+    -------
+    FairAnswers
+        The answers with ``gap``, ``gap_before`` and ``loss``; ``frame()`` has one row per task.
 
     Notes
     -----
-    Exact: the least rate of all groups is one of those that thresholds can give, and all are tried. Time O(n log n)
-    for n tasks, memory O(n · n_groups); with `within` that of some tens of passes.
+    Exact: the smallest rate of all groups is one that some threshold gives, and all are tried. Time O(n log n) for n
+    tasks, memory O(n · n_groups); with `within` that of some tens of iterations.
 
     References
     ----------
-    M. Hardt, E. Price, N. Srebro, "Equality of opportunity in supervised learning", NIPS (2016), for thresholds;
-    K. Ganchev et al., "Posterior regularization for structured latent variable models", JMLR 11 (2010).
+    M. Hardt, E. Price, N. Srebro, "Equality of opportunity in supervised learning", NIPS (2016), for thresholds; K.
+    Ganchev et al., "Posterior regularization for structured latent variable models", JMLR 11 (2010).
 
     Examples
     --------
     >>> import manyhands as mh
     >>> crowd = mh.simulate(400, 10, 2, labels_per_task=5, seed=1)
-    >>> found = mh.fairness.aggregate(crowd.log, attribute=["a", "b"] * 200, gap=0.02)
-    >>> round(found.gap, 9) <= 0.02
+    >>> answers = mh.fairness.aggregate(crowd.log, attribute=["a", "b"] * 200, gap=0.02)
+    >>> round(answers.gap, 9) <= 0.02
     True
     """
     check_choice("measure", measure, DECIDED)
     check_number("gap", gap, least=0, most=1)
     log, groups = read_votes(votes, attribute, "task")
-    wanted = positives(log._classes, positive)
+    targets = positives(log._classes, positive)
     rows = beliefs(log, Consensus().fit(log) if model is None else model)
     if within:
-        rows = _fitted(log, rows, groups, wanted, gap if measure == "demographic_parity" else None)
+        rows = _fit_within(log, rows, groups, targets, gap if measure == "demographic_parity" else None)
     before = rows.argmax(axis=1).astype(np.int64)
-    codes, rates = decide(rows, groups, wanted, measure, gap)
+    codes, rates = decide(rows, groups, targets, measure, gap)
     each = np.arange(len(rows))
     loss = float((rows[each, before] - rows[each, codes]).sum() / len(rows))
-    old = _rates(rows, before, groups, wanted, measure)
+    old = _rates(rows, before, groups, targets, measure)
     return FairAnswers(log._tasks, log._classes, measure, codes, before, rows, groups.named, rates, old, loss)
 
 
@@ -157,9 +166,9 @@ def decide(
     parts = [_Part(np.flatnonzero(groups.codes == g), gain, weight) for g in range(len(groups.groups))]
     parts = [part for part in parts if len(part.rows)]
     for part, n in zip(parts, _numbers(parts, gap), strict=True):
-        said = part.rows[part.order]
-        codes[said[:n]] = yes[said[:n]]
-        codes[said[n:]] = no[said[n:]]
+        row_order = part.rows[part.order]
+        codes[row_order[:n]] = yes[row_order[:n]]
+        codes[row_order[n:]] = no[row_order[n:]]
     return codes, _rates(rows, codes, groups, positive, measure)
 
 
@@ -178,23 +187,23 @@ class _Part:
 
 
 def _numbers(parts: list[_Part], gap: float) -> list[int]:
-    """How many of each group are positive."""
+    """Return the number of positive answers in each group."""
     rounding = 1e-12
     least = np.unique(np.concatenate([part.rates for part in parts]))
     total = np.zeros(len(least))
-    chosen = []
+    counts = []
     for part in parts:
         low = np.searchsorted(part.rates, least - rounding)
         high = np.searchsorted(part.rates, least + gap + rounding, side="right") - 1
         n = np.clip(part.best, low, np.maximum(high, 0))
         total += np.where(low <= high, part.gains[np.minimum(n, len(part.gains) - 1)], -np.inf)
-        chosen.append(n)
+        counts.append(n)
     best = int(total.argmax())
-    return [int(n[best]) for n in chosen]
+    return [int(n[best]) for n in counts]
 
 
 def _weight(rows: Array, positive: npt.NDArray[np.bool_], measure: str) -> Array:
-    """How much a positive answer adds to the rate of its group, but for what is common to the group."""
+    """Weight of a positive answer in the rate of its group, up to a factor common to the group."""
     true = rows[:, positive].sum(axis=1)
     if measure == "demographic_parity":
         return np.ones(len(rows))
@@ -205,26 +214,26 @@ def _rates(
     rows: Array, codes: Ints, groups: Attribute, positive: npt.NDArray[np.bool_], measure: str
 ) -> dict[Any, float]:
     weight, yes = np.maximum(_weight(rows, positive, measure), 1e-12), positive[codes]
-    found = {}
+    rates = {}
     for g, name in enumerate(groups.named):
         mine = groups.codes == g
         if mine.any():
-            found[name] = float(weight[mine & yes].sum() / weight[mine].sum())
-    return found
+            rates[name] = float(weight[mine & yes].sum() / weight[mine].sum())
+    return rates
 
 
-def _fitted(
+def _fit_within(
     log: Annotations, rows: Array, groups: Attribute, positive: npt.NDArray[np.bool_], gap: float | None
 ) -> Array:
     """Posteriors under matrices of workers on groups; with a gap, each pass ends with posteriors that keep it."""
     m, g, k = log.n_workers, len(groups.groups), log.n_classes
     table = split(log, groups).table
     for _ in range(_PASSES):
-        found = conditioned(log, rows, groups, None)
-        whole = np.concatenate([found.matrices.reshape(m * g, k, k), found.overall.mean(axis=0, keepdims=True)])
-        new = posterior_under(table, found.prior, np.ascontiguousarray(whole))
+        groupwise = conditioned(log, rows, groups, None)
+        whole = np.concatenate([groupwise.matrices.reshape(m * g, k, k), groupwise.overall.mean(axis=0, keepdims=True)])
+        new = posterior_under(table, groupwise.prior, np.ascontiguousarray(whole))
         if gap is not None:
-            new = _moved(new, groups, positive, gap)
+            new = _adjust(new, groups, positive, gap)
         change = float(np.abs(new - rows).mean())
         rows = new
         if change < _STILL:
@@ -232,7 +241,7 @@ def _fitted(
     return rows
 
 
-def _moved(rows: Array, groups: Attribute, positive: npt.NDArray[np.bool_], gap: float) -> Array:
+def _adjust(rows: Array, groups: Attribute, positive: npt.NDArray[np.bool_], gap: float) -> Array:
     """Posteriors whose mean positive mass differs between groups by the gap at most; that of all tasks stays."""
     true = rows[:, positive].sum(axis=1)
     mine = [np.flatnonzero(groups.codes == g) for g in range(len(groups.groups))]
@@ -245,13 +254,13 @@ def _moved(rows: Array, groups: Attribute, positive: npt.NDArray[np.bool_], gap:
         middle = (low + high) / 2
         less = (np.clip(rates, middle, middle + gap) - rates) @ sizes < 0
         low, high = (middle, high) if less else (low, middle)
-    moved = rows.copy()
+    adjusted = rows.copy()
     for part, target in zip(mine, np.clip(rates, low, low + gap), strict=True):
         odds = _tilt(true[part], float(target))
         factor = np.where(positive, odds, 1.0)
-        moved[part] = rows[part] * factor
-        moved[part] /= moved[part].sum(axis=1, keepdims=True)
-    return moved
+        adjusted[part] = rows[part] * factor
+        adjusted[part] /= adjusted[part].sum(axis=1, keepdims=True)
+    return adjusted
 
 
 def _tilt(p: Array, target: float) -> float:

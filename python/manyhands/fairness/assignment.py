@@ -1,4 +1,4 @@
-"""Who labels which group, so that no group is labelled much worse than another."""
+"""Assign workers to groups of tasks so that no group is labeled much worse than another."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class FairAssignment:
 
 
 def assign(accuracy: npt.ArrayLike, n_tasks: npt.ArrayLike, capacity: npt.ArrayLike, *, gap: float) -> FairAssignment:
-    """Share tasks of two groups out among workers: the most right answers at a bounded difference between groups.
+    """Assign tasks of two groups to workers: most correct answers at a bounded difference between groups.
 
-    One label a task. The problem is the linear programme of Goel and Faltings: maximise the expected number of right
-    answers, every task with one worker, every worker within their capacity, expected accuracies of the groups at most
-    `gap` apart.
+    Use it to plan one label per task. The problem is the linear program of Goel and Faltings: maximize the expected
+    number of correct answers, with one worker per task, each worker within capacity, and expected accuracies of the
+    groups at most `gap` apart.
 
     Parameters
     ----------
@@ -52,8 +52,8 @@ def assign(accuracy: npt.ArrayLike, n_tasks: npt.ArrayLike, capacity: npt.ArrayL
         Tasks in each group.
     capacity : array of shape (n_workers,), or a number for all
         Tasks that each worker can take.
-    gap
-        The largest difference of expected accuracies that is put up with.
+    gap : float
+        Largest allowed difference of expected accuracies.
 
     Raises
     ------
@@ -62,9 +62,9 @@ def assign(accuracy: npt.ArrayLike, n_tasks: npt.ArrayLike, capacity: npt.ArrayL
 
     Notes
     -----
-    A price on the gap is halved in on (:func:`manyhands.defer.assign` solves each problem), then tasks are passed on
-    and exchanged while that gains answers and keeps the gap: whole numbers, near the optimum of the programme, which no
-    single exchange improves. Time O(50 · tasks · n_workers) and O(n_workers²) an exchange.
+    Bisection over a price of the gap (:func:`manyhands.defer.assign` solves each problem), then local search: tasks
+    are passed on and exchanged while that gains answers and keeps the gap. The result is integral and near the optimum
+    of the program; no single exchange improves it. Time O(50 · tasks · n_workers) and O(n_workers²) per exchange.
 
     References
     ----------
@@ -73,13 +73,13 @@ def assign(accuracy: npt.ArrayLike, n_tasks: npt.ArrayLike, capacity: npt.ArrayL
     Examples
     --------
     >>> import manyhands as mh
-    >>> found = mh.fairness.assign([[0.9, 0.7], [0.6, 0.6]], n_tasks=[10, 10], capacity=10, gap=0.1)
-    >>> found.gap <= 0.1
+    >>> plan = mh.fairness.assign([[0.9, 0.7], [0.6, 0.6]], n_tasks=[10, 10], capacity=10, gap=0.1)
+    >>> plan.gap <= 0.1
     True
     """
     right = np.asarray(accuracy, np.float64)
     if right.ndim != 2 or right.shape[1] != 2 or not np.isfinite(right).all() or (right < 0).any() or (right > 1).any():
-        raise ValueError("accuracy must hold shares between 0 and 1 in two columns, one a group; join groups to two")
+        raise ValueError("accuracy must hold shares between 0 and 1 in two columns, one per group; merge groups to two")
     sizes, room = np.asarray(n_tasks), np.broadcast_to(np.asarray(capacity), len(right))
     for what, numbers in (("n_tasks", sizes), ("capacity", room)):
         if numbers.dtype.kind not in "ui" or (numbers < 0).any():
@@ -89,11 +89,11 @@ def assign(accuracy: npt.ArrayLike, n_tasks: npt.ArrayLike, capacity: npt.ArrayL
     check_number("gap", gap, least=0, most=1)
     if room.sum() < sizes.sum():
         raise ValueError(
-            f"nobody is available for {sizes.sum() - room.sum():,} tasks: capacities sum to {room.sum():,}"
+            f"no worker is available for {sizes.sum() - room.sum():,} tasks: capacities sum to {room.sum():,}"
         )
-    free = _solved(right, sizes, room, 0.0)
-    best = free if _apart(free, right, sizes) <= gap else _priced(free, right, sizes, room, gap)
-    best = _exchanged(best, right, sizes, room, gap)
+    free = _solve(right, sizes, room, 0.0)
+    best = free if _apart(free, right, sizes) <= gap else _search_price(free, right, sizes, room, gap)
+    best = _exchange(best, right, sizes, room, gap)
     return FairAssignment(best, _right(best, right, sizes), _right(free, right, sizes))
 
 
@@ -106,7 +106,7 @@ def _apart(n: Ints, right: Array, sizes: Any) -> float:
     return abs(float(np.diff(_right(n, right, sizes))[0]))
 
 
-def _solved(right: Array, sizes: Any, room: Any, price: float) -> Ints:
+def _solve(right: Array, sizes: Any, room: Any, price: float) -> Ints:
     """Tasks of each worker if the first group's accuracy less the second's is worth a price."""
     from manyhands.defer.assignment import assign as flow
 
@@ -119,30 +119,30 @@ def _solved(right: Array, sizes: Any, room: Any, price: float) -> Ints:
     return n
 
 
-def _priced(free: Ints, right: Array, sizes: Any, room: Any, gap: float) -> Ints:
+def _search_price(free: Ints, right: Array, sizes: Any, room: Any, gap: float) -> Ints:
     """The assignment at the least price that keeps the gap."""
     sign = -1.0 if _right(free, right, sizes)[0] > _right(free, right, sizes)[1] else 1.0
-    low, high, found = 0.0, 4.0, None
+    low, high, best = 0.0, 4.0, None
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        tried = _solved(right, sizes, room, sign * middle)
-        difference = sign * float(np.diff(_right(tried, right, sizes)[::-1])[0])
+        candidate = _solve(right, sizes, room, sign * middle)
+        difference = sign * float(np.diff(_right(candidate, right, sizes)[::-1])[0])
         if difference >= -gap:
             high = middle
-            if _apart(tried, right, sizes) <= gap or found is None:
-                found = tried
+            if _apart(candidate, right, sizes) <= gap or best is None:
+                best = candidate
         else:
             low = middle
-    if found is None or _apart(found, right, sizes) > gap:
-        found = _exchanged(free if found is None else found, right, sizes, room, gap, nearer=True)
-    if _apart(found, right, sizes) > gap + 1e-12:
+    if best is None or _apart(best, right, sizes) > gap:
+        best = _exchange(free if best is None else best, right, sizes, room, gap, nearer=True)
+    if _apart(best, right, sizes) > gap + 1e-12:
         raise ValueError(
-            f"no assignment was found whose groups are within {gap:g}; {_apart(found, right, sizes):.3f} is"
+            f"no assignment was found whose groups are within {gap:g}; {_apart(best, right, sizes):.3f} is"
         )
-    return found
+    return best
 
 
-def _exchanged(n: Ints, right: Array, sizes: Any, room: Any, gap: float, *, nearer: bool = False) -> Ints:
+def _exchange(n: Ints, right: Array, sizes: Any, room: Any, gap: float, *, nearer: bool = False) -> Ints:
     """Let workers pass tasks on, or exchange them, while it gains answers, or brings accuracies nearer."""
     n = n.copy()
     # Worker i gives a task of group 0 to j, one of group 1 to j, or one of group 0 for one of group 1.

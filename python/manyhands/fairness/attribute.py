@@ -41,8 +41,8 @@ def read_votes(votes: Any, attribute: Any, about: str) -> tuple[Annotations, Att
     """A log, and the attribute of its tasks or workers in any form that `gaps` takes."""
     column = None
     if isinstance(attribute, str) and not isinstance(votes, Annotations) and attribute in names_of(votes):
-        found = take_columns(votes, **{about: None, "attribute": attribute})
-        column = _per_name(found[about][1], found["attribute"][1], attribute, about)
+        columns = take_columns(votes, **{about: None, "attribute": attribute})
+        column = _per_name(columns[about][1], columns["attribute"][1], attribute, about)
     table = as_annotations(votes)
     names = table._tasks if about == "task" else table._workers
     return table, attribute_of(attribute if column is None else column, names, about)
@@ -54,17 +54,15 @@ def attribute_of(given: Any, names: Names, about: str) -> Attribute:
     place, values = metrics.match_gold(names.values, (ids, values), unknown="ignore")
     codes, groups = Column(values.tolist(), "attribute").encode()
     if len(groups) < 2:
-        raise ValueError(
-            f"the attribute has the one value {groups.values.tolist()[0]!r}; a gap needs two groups to lie between"
-        )
+        raise ValueError(f"the attribute has only the value {groups.values.tolist()[0]!r}; a gap needs two groups")
     if len(groups) > _MOST_GROUPS:
         raise ValueError(f"the attribute has {len(groups):,} values; join them to groups, at most {_MOST_GROUPS}")
-    known = np.full(len(names), -1, np.int64)
-    known[place] = codes
-    if (known < 0).any():
-        lacking = counted(int((known < 0).sum()), about)
+    group_codes = np.full(len(names), -1, np.int64)
+    group_codes[place] = codes
+    if (group_codes < 0).any():
+        lacking = counted(int((group_codes < 0).sum()), about)
         warn_of_data(f"the attribute does not cover {lacking} of {len(names):,}, which are left out")
-    return Attribute(known, groups)
+    return Attribute(group_codes, groups)
 
 
 def _pairs(given: Any, names: Names, about: str) -> tuple[Any, Any]:
@@ -85,8 +83,8 @@ def _pairs(given: Any, names: Names, about: str) -> tuple[Any, Any]:
         others = [name for name in names_of(given) if name != about]
         if len(others) != 1:
             raise ValueError(f"a frame of attributes has {about} and one column more, not {listed(others, 5)}")
-        found = take_columns(given, **{about: about, "attribute": others[0]})
-        return Column(found[about][1], about).names().values, list(_plain(found["attribute"][1]))
+        columns = take_columns(given, **{about: about, "attribute": others[0]})
+        return Column(columns[about][1], about).names().values, list(_plain(columns["attribute"][1]))
     if hasattr(given, "index") and hasattr(given, "to_numpy"):
         return given.index.to_numpy(), given.to_numpy()
     values = list(given) if isinstance(given, Iterable) else []
@@ -120,13 +118,13 @@ def _plain(column: Any) -> list[Any]:
 
 def _per_name(ids: Any, values: Any, column: str, about: str) -> dict[Any, Any]:
     """The value of each task or worker in a column of the log, which must be the same in all its rows."""
-    found: dict[Any, Any] = {}
+    groups: dict[Any, Any] = {}
     for name, value in zip(_plain(ids), _plain(values), strict=True):
         if value is None or value != value:  # NaN
             continue
-        if found.setdefault(name, value) != value:
+        if groups.setdefault(name, value) != value:
             raise ValueError(
-                f"column {column!r} has {found[name]!r} and {value!r} for {about} {name!r}: it is no attribute of "
+                f"column {column!r} has {groups[name]!r} and {value!r} for {about} {name!r}: not an attribute of "
                 f"{about}s"
             )
-    return found
+    return groups

@@ -37,7 +37,7 @@ class Conditioned:
     matrices: Array
     #: The same whatever the group, (n_workers, n_classes, n_classes).
     overall: Array
-    #: Answers that `overall` stands for beside those on a group.
+    #: Pseudo-answers, distributed as `overall`, that are added to those on a group.
     strength: float
     #: Answers of each worker on tasks of each group, (n_workers, n_groups).
     n_answers: Ints
@@ -49,7 +49,7 @@ class Conditioned:
         return np.asarray(np.einsum("k,mgkk->mg", self.prior, self.matrices))
 
     def frame(self) -> pa.Table:
-        """Return a row a worker and group, as an Arrow table: worker, group, n_answers, accuracy."""
+        """Return one row per worker and group, as an Arrow table: worker, group, n_answers, accuracy."""
         import pyarrow as pa
 
         m, g = self.n_answers.shape
@@ -70,17 +70,18 @@ class Conditioned:
 
 
 def confusion(votes: Any, truth: Any, *, attribute: Any, strength: float | None = None) -> Conditioned:
-    """Estimate how each worker errs on tasks of each group, A_m(z), shrunk to how they err on all, A_m.
+    """Estimate each worker's confusion matrix per group of tasks, A_m(z), shrunk to the worker's overall matrix A_m.
 
-    A_m(z) has for each class the worker's answers on tasks of the group, beside `strength` imaginary ones that are
-    distributed as the worker's on all tasks; those in turn are shrunk to the crowd's.
+    Use it to find workers whose errors depend on a group. For each class, A_m(z) combines the worker's answers on tasks
+    of the group with `strength` pseudo-answers distributed as the worker's answers on all tasks, which in turn are
+    shrunk to the crowd's.
 
     Parameters
     ----------
     votes, truth, attribute
         As for :func:`gaps`; the attribute is one of tasks. A fitted aggregator as truth judges by its posterior.
-    strength
-        Imaginary answers; None for what makes the log most probable.
+    strength : float, optional
+        Number of pseudo-answers; by default the one of largest likelihood.
 
     Notes
     -----
@@ -91,45 +92,45 @@ def confusion(votes: Any, truth: Any, *, attribute: Any, strength: float | None 
     --------
     >>> import manyhands as mh
     >>> crowd = mh.simulate(400, 10, 2, labels_per_task=5, seed=1)
-    >>> found = mh.fairness.confusion(crowd.log, mh.aggregate(crowd.log), attribute=["a", "b"] * 200)
-    >>> found.matrices.shape
+    >>> estimate = mh.fairness.confusion(crowd.log, mh.aggregate(crowd.log), attribute=["a", "b"] * 200)
+    >>> estimate.matrices.shape
     (10, 2, 2, 2)
     """
     if strength is not None:
         check_positive("strength", strength)
     log, groups = read_votes(votes, attribute, "task")
-    return conditioned(log, beliefs(log, truth), groups, strength)
+    return condition_on(log, beliefs(log, truth), groups, strength)
 
 
 def beliefs(log: Annotations, truth: Any) -> Array:
-    """Class posteriors of a log's tasks, (n_tasks, n_classes): known, a model's, or 0 where nothing is known."""
+    """Class posteriors of a log's tasks, (n_tasks, n_classes): from gold or a model; 0 for tasks without either."""
     if isinstance(truth, Aggregator):
         truth._fitted()
         at, order = truth._tasks.match(log._tasks), truth._classes.match(log._classes)
         if (at < 0).any() or (order < 0).any():
             raise ValueError("the model was not fitted to these votes: it does not know all their tasks and classes")
         return np.ascontiguousarray(truth.posterior_[at][:, order])
-    index, known = metrics.match_gold(log.tasks, truth, unknown="ignore")
-    codes = log._classes.find(known)
+    index, classes = metrics.match_gold(log.tasks, truth, unknown="ignore")
+    codes = log._classes.find(classes)
     rows = np.zeros((log.n_tasks, log.n_classes))
     rows[index[codes >= 0], codes[codes >= 0]] = 1.0
     return rows
 
 
-def conditioned(log: Annotations, posterior: Array, groups: Attribute, strength: float | None) -> Conditioned:
+def condition_on(log: Annotations, posterior: Array, groups: Attribute, strength: float | None) -> Conditioned:
     """Matrices of workers on groups, judged by posteriors."""
     m, g, k = log.n_workers, len(groups.groups), log.n_classes
     check_memory(16 * m * g * k * k, f"confusion matrices of {m:,} workers on {g} groups", "join groups")
-    counts = expected_counts(split(log, groups).table, _known(posterior, groups))[: m * g].reshape(m, g, k, k)
+    counts = expected_counts(split(log, groups).table, _normalize(posterior, groups))[: m * g].reshape(m, g, k, k)
     of_worker = counts.sum(axis=1)
     crowd = of_worker.sum(axis=0) + 1.0 / k
     crowd /= crowd.sum(axis=1, keepdims=True)
     overall, _ = _shrunk(of_worker, np.broadcast_to(crowd, of_worker.shape), None)
-    matrices, found = _shrunk(counts, np.broadcast_to(overall[:, None], counts.shape), strength)
+    matrices, strength_fitted = _shrunk(counts, np.broadcast_to(overall[:, None], counts.shape), strength)
     classes = posterior.sum(axis=0) + 1e-9
     n_answers = np.bincount(split(log, groups).codes()[1], minlength=m * g)[: m * g].reshape(m, g)
     return Conditioned(
-        log._workers, groups.named, log._classes, matrices, overall, found, n_answers, classes / classes.sum()
+        log._workers, groups.named, log._classes, matrices, overall, strength_fitted, n_answers, classes / classes.sum()
     )
 
 
@@ -147,13 +148,13 @@ def split(log: Annotations, groups: Attribute) -> Annotations:
     )
 
 
-def _known(posterior: Array, groups: Attribute) -> Array:
+def _normalize(posterior: Array, groups: Attribute) -> Array:
     rows: Array = posterior * (groups.codes >= 0)[:, None]
     return rows
 
 
 def _shrunk(counts: Array, centre: Array, strength: float | None) -> tuple[Array, float]:
-    """Counts and so many imaginary ones like the centre, as rows that sum to one; the likeliest strength if None."""
+    """Shrink counts to a center by pseudo-counts, as rows that sum to one; None for the most likely number."""
     if strength is None:
         strength = float(_STRENGTHS[int(np.argmax([_evidence(counts, centre * s) for s in _STRENGTHS]))])
     total: Array = counts + strength * centre

@@ -66,7 +66,7 @@ class Gaps:
 
         rows = [("aggregate", None, gap) for gap in self.aggregate.values()]
         rows += [("predictions", None, gap) for gap in (self.predictions or {}).values()]
-        rows += [("worker", name, gap) for name, found in self.workers.items() for gap in found.values()]
+        rows += [("worker", name, gap) for name, measures in self.workers.items() for gap in measures.values()]
         columns: dict[str, Any] = {
             "of": [row[0] for row in rows],
             "worker": pa.array([row[1] for row in rows]),
@@ -104,46 +104,49 @@ def gaps(
     draws: int = 500,
     seed: int = 0,
 ) -> Gaps:
-    """Measure how differently groups of tasks, or of workers, fare.
+    """Measure differences between groups of tasks, or of workers, in rates of answers and errors.
+
+    Use it to check a log, an aggregate or a downstream classifier for bias.
 
     Parameters
     ----------
-    votes
-        The log: an :class:`~manyhands.Annotations` table, or a frame with well-known column names.
-    truth
-        Known classes, in any form that :func:`manyhands.metrics.match_gold` takes: the aggregate that is measured is
-        then the default's. Or a fitted aggregator: its answers are measured by its own posterior.
-    attribute
-        The group of each task (or worker): a mapping, a pair of ids and values, a frame with a column ``task`` and
-        another, a file of that form, ``(file, column)``, the name of a column of `votes`, or values in the order of
-        its tasks. Tasks that it does not cover are left out, with a warning.
-    about
-        ``"task"`` or ``"worker"``: whose attribute it is. Of one of workers, what groups of workers say is compared.
-    positive
-        The class, or classes, that matter to whoever is judged; of two classes by default the second. Of more, accuracy
-        alone is compared where none is named.
-    predictions
-        Answers of a downstream classifier, in a form as of known classes, to be measured as well.
-    workers
+    votes : Annotations or frame
+        The annotations.
+    truth : gold or Aggregator
+        Known classes, in any form that :func:`manyhands.metrics.match_gold` takes: the default aggregate is then
+        measured against them. Or a fitted aggregator: its answers are measured under its own posterior.
+    attribute : column, mapping, frame or array
+        Group of each task (or worker): a mapping, a pair of ids and values, a frame with a column ``task`` and another,
+        a file of that form, ``(file, column)``, the name of a column of `votes`, or values in the order of its tasks.
+        Tasks without a group are left out, with a warning.
+    about : {"task", "worker"}, default "task"
+        Whether the attribute is one of tasks or of workers; the latter compares the answers of groups of workers.
+    positive : class or list of classes, optional
+        Positive class or classes; by default the second of two. With more classes and no positive class, only accuracy
+        is compared.
+    predictions : gold-like, optional
+        Answers of a downstream classifier, in a form as for known classes, which are measured as well.
+    workers : bool, default True
         Whether to measure single workers too.
-    level
-        Share of intervals that hold the gap.
-    draws
-        How often to draw.
-    seed
-        Of the draws.
+    level : float, default 0.9
+        Level of the intervals.
+    draws : int, default 500
+        Number of bootstrap draws.
+    seed : int, default 0
+        Seed of the draws.
 
     Returns
     -------
     Gaps
-        A gap is the difference between the groups with the greatest and the least rate, NaN where a group has no case.
+        A gap is the difference between the groups with the largest and the smallest rate, NaN if a group has no case.
 
     Notes
     -----
-    Intervals are those of the Bayesian bootstrap over tasks, begun with half a case of each outcome, so that they hold
-    where rates are near 0 or 1; where the truth is a posterior, each draw takes classes from it. Of attributes of
-    workers the bootstrap is over workers. With more than two groups the extremes are chosen by the data, and gaps are
-    too large by what that adds. Time O(n_annotations), times `draws` for a truth that is a posterior.
+    Time O(n_annotations), times `draws` if the truth is a posterior.
+
+    Intervals come from the Bayesian bootstrap over tasks (over workers for an attribute of workers), with half a
+    pseudo-case per outcome, so that they cover for rates near 0 or 1. If the truth is a posterior, each draw samples
+    classes from it. With more than two groups, the extremes are chosen from the data, and gaps are biased upward.
 
     References
     ----------
@@ -154,8 +157,8 @@ def gaps(
     --------
     >>> import manyhands as mh
     >>> crowd = mh.simulate(400, 10, 2, labels_per_task=5, seed=1)
-    >>> found = mh.fairness.gaps(crowd.log, (crowd.log.tasks, crowd.truth), attribute=["a", "b"] * 200)
-    >>> found["accuracy"].low <= found["accuracy"].gap <= found["accuracy"].high
+    >>> gaps = mh.fairness.gaps(crowd.log, (crowd.log.tasks, crowd.truth), attribute=["a", "b"] * 200)
+    >>> gaps["accuracy"].low <= gaps["accuracy"].gap <= gaps["accuracy"].high
     True
     """
     check_choice("about", about, ("task", "worker"))
@@ -164,17 +167,17 @@ def gaps(
     check_number("seed", seed, least=0, whole=True)
     log, groups = read_votes(votes, attribute, about)
     classes = _classes(log)
-    # Of several classes none is the one that matters unless it is named; whoever is right is right about any.
-    nobody = positive is None and len(classes) > 2
-    wanted = np.zeros(len(classes), np.bool_) if nobody else positives(log._classes, positive)
-    judge = _Judge(log, truth, classes, wanted, np.random.default_rng(seed), draws, level)
+    # With several classes, no class is positive unless one is passed; accuracy counts all of them.
+    no_positive = positive is None and len(classes) > 2
+    targets = np.zeros(len(classes), np.bool_) if no_positive else positives(log._classes, positive)
+    judge = _Judge(log, truth, classes, targets, np.random.default_rng(seed), draws, level)
     if about == "worker":
-        named = [classes[code] for code in np.flatnonzero(wanted)]
-        return Gaps(groups.named, named, judge.by_worker(groups), None, remarks=judge.not_compared())
-    told = None if predictions is None else judge.of_answers(judge.codes_of(predictions), groups)
+        labels = [classes[code] for code in np.flatnonzero(targets)]
+        return Gaps(groups.named, labels, judge.by_worker(groups), None, remarks=judge.not_compared())
+    predicted = None if predictions is None else judge.of_answers(judge.codes_of(predictions), groups)
     single = judge.single(groups) if workers else {}
-    named = [classes[code] for code in np.flatnonzero(wanted)]
-    return Gaps(groups.named, named, judge.of_answers(judge.answers, groups), told, single, judge.remarks(groups))
+    labels = [classes[code] for code in np.flatnonzero(targets)]
+    return Gaps(groups.named, labels, judge.of_answers(judge.answers, groups), predicted, single, judge.remarks(groups))
 
 
 def positives(classes: Names, positive: Any) -> npt.NDArray[np.bool_]:
@@ -182,14 +185,16 @@ def positives(classes: Names, positive: Any) -> npt.NDArray[np.bool_]:
     names = classes.values.tolist()
     if positive is None:
         if len(names) != 2:
-            raise ValueError(f"with {len(names)} classes, say which matter: positive=…, one or several of {names[:5]}")
+            raise ValueError(
+                f"with {len(names)} classes, say which matter: pass positive=, one or several of {names[:5]}"
+            )
         return np.array([False, True])
     several = isinstance(positive, list | tuple | set | frozenset | np.ndarray)
-    found = classes.find(list(positive) if several else [positive])
-    if (found < 0).any():
+    codes = classes.find(list(positive) if several else [positive])
+    if (codes < 0).any():
         raise ValueError(f"positive={positive!r} is not among the classes {names[:5]}")
     marked = np.zeros(len(names), np.bool_)
-    marked[found] = True
+    marked[codes] = True
     if marked.all():
         raise ValueError("all classes are positive; leave out those that are not")
     return marked
@@ -220,11 +225,11 @@ class _Judge:
             self.truth = np.zeros(log.n_tasks, np.int64)
             self.answers: Ints = log._classes.find(truth.labels_[truth._tasks.match(log._tasks)])
         else:
-            index, known = metrics.match_gold(log.tasks, truth, unknown="ignore")
+            index, answers = metrics.match_gold(log.tasks, truth, unknown="ignore")
             self.truth = np.full(log.n_tasks, -1, np.int64)
-            # A class that nobody named is none of these, and nobody is right about it.
-            found = log._classes.find(known)
-            self.truth[index] = np.where(found < 0, k, found)
+            # A class without labels gets the code -1, and no answer matches it.
+            codes = log._classes.find(answers)
+            self.truth[index] = np.where(codes < 0, k, codes)
             self.answers = Consensus().fit(log).posterior_.argmax(axis=1)
         self.is_positive = np.append(positive, False)
 
@@ -234,16 +239,16 @@ class _Judge:
         codes = self.log._classes.find(labels)
         if (codes < 0).any():
             raise ValueError(f"predictions hold {labels[codes < 0].tolist()[0]!r}, which is not among the classes")
-        found = np.full(self.log.n_tasks, -1, np.int64)
-        found[index] = codes
-        return found
+        by_task = np.full(self.log.n_tasks, -1, np.int64)
+        by_task[index] = codes
+        return by_task
 
     def remarks(self, groups: Attribute) -> tuple[str, ...]:
         """What could not be measured."""
-        known = (groups.codes >= 0) & (self.truth >= 0)
-        empty = [name for g, name in enumerate(groups.named) if not (known & (groups.codes == g)).any()]
-        found = (f"No task of known class is in {', '.join(map(str, empty))}.",) if empty else ()
-        return found + self.not_compared()
+        usable = (groups.codes >= 0) & (self.truth >= 0)
+        empty = [name for g, name in enumerate(groups.named) if not (usable & (groups.codes == g)).any()]
+        warnings = (f"No task of known class is in {', '.join(map(str, empty))}.",) if empty else ()
+        return warnings + self.not_compared()
 
     def not_compared(self) -> tuple[str, ...]:
         """Which gaps were not measured, for want of a class that matters."""
@@ -255,7 +260,7 @@ class _Judge:
         )
 
     def of_answers(self, answers: Ints, groups: Attribute) -> dict[str, Gap]:
-        """Gaps of one answer a task."""
+        """Gaps of one answer per task."""
         rows = np.flatnonzero((answers >= 0) & (groups.codes >= 0) & (self.truth >= 0))
         zeros = np.zeros(len(rows), np.int64)
         return self._measured(rows, answers[rows], zeros, 1, groups)[0]
@@ -264,25 +269,25 @@ class _Judge:
         """Gaps of every worker."""
         tasks, workers, labels = (codes.astype(np.int64) for codes in self.log.codes())
         keep = (groups.codes[tasks] >= 0) & (self.truth[tasks] >= 0)
-        found = self._measured(tasks[keep], labels[keep], workers[keep], self.log.n_workers, groups)
-        return dict(zip(self.log.workers.tolist(), found, strict=True))
+        measures = self._measured(tasks[keep], labels[keep], workers[keep], self.log.n_workers, groups)
+        return dict(zip(self.log.workers.tolist(), measures, strict=True))
 
     def _measured(self, tasks: Ints, said: Ints, who: Ints, n: int, groups: Attribute) -> list[dict[str, Gap]]:
-        """Gaps of n subjects, who said what about which tasks."""
+        """Gaps of n subjects from their answers to tasks."""
         g = len(groups.groups)
         cell = who * g + groups.codes[tasks]
         point = self._counts(cell, said, self._truth_of(tasks, None), n * g, self._weights_of(tasks))
-        drawn = np.empty((self.n_draws, *point[0].shape))
+        samples = np.empty((self.n_draws, *point[0].shape))
         for draw in range(self.n_draws):
             if self.posterior is not None:
                 hits, cases = self._counts(cell, said, self._truth_of(tasks, self.rng), n * g)
             else:
                 hits, cases = point
-            drawn[draw] = self.rng.beta(hits + 0.5, np.maximum(cases - hits, 0.0) + 0.5)
+            samples[draw] = self.rng.beta(hits + 0.5, np.maximum(cases - hits, 0.0) + 0.5)
         shape = (n, g, len(MEASURES))
         hits, cases = (array.reshape(shape) for array in point)
-        drawn = drawn.reshape(self.n_draws, *shape)
-        return [self._gaps(hits[i], cases[i], drawn[:, i], groups) for i in range(n)]
+        samples = samples.reshape(self.n_draws, *shape)
+        return [self._gaps(hits[i], cases[i], samples[:, i], groups) for i in range(n)]
 
     def _weights_of(self, tasks: Ints) -> Array | None:
         return None if self.posterior is None else self.posterior[tasks]
@@ -317,12 +322,12 @@ class _Judge:
         weights = self.rng.standard_exponential((self.n_draws, self.log.n_workers))
         sums = [np.einsum("dm,mg,mi->dgi", weights, member, array) for array in (hits, cases)]
         with np.errstate(invalid="ignore", divide="ignore"):
-            drawn = sums[0] / sums[1]
-        return self._gaps(member.T @ hits, member.T @ cases, drawn, groups)
+            ratios = sums[0] / sums[1]
+        return self._gaps(member.T @ hits, member.T @ cases, ratios, groups)
 
     def _gaps(self, hits: Array, cases: Array, drawn: Array, groups: Attribute) -> dict[str, Gap]:
         """A gap for each measure, of hits and cases (n_groups, n_measures) and drawn rates, which have draws first."""
-        found, tail, names = {}, (1 - self.level) / 2, groups.named
+        intervals, tail, names = {}, (1 - self.level) / 2, groups.named
         with np.errstate(invalid="ignore", divide="ignore"):
             rates = hits / cases
         for i, measure in enumerate(MEASURES):
@@ -337,5 +342,5 @@ class _Judge:
                 gap = float(column[top] - column[bottom])
                 low, high = np.quantile(drawn[:, top, i] - drawn[:, bottom, i], [tail, 1 - tail]).tolist()
             n = {name: round(x) for name, x in zip(names, cases[:, i].tolist(), strict=True)}
-            found[measure] = Gap(measure, gap, low, high, dict(zip(names, column.tolist(), strict=True)), n)
-        return found
+            intervals[measure] = Gap(measure, gap, low, high, dict(zip(names, column.tolist(), strict=True)), n)
+        return intervals

@@ -4,9 +4,9 @@ Labels are compared with :func:`accuracy` and :func:`balanced_accuracy`, those o
 :func:`absolute_error` and :func:`quadratic_kappa`; posteriors with :func:`log_loss`,
 :func:`brier`, :func:`calibration_error` and :func:`reliability`; workers with :func:`confusion_error`,
 :func:`skill_error` and :func:`skill_rank_correlation`. :func:`skill`, :func:`information`, :func:`capacity` and
-:func:`spammer_score` sum a confusion matrix up in one number a worker; :func:`worth` gives the first three with
-errors, and :func:`dominance` tells whether the crowd names each class by its name. :func:`match_gold` finds the
-tasks whose truth is known. Scores of items are compared with :func:`kendall` and :func:`spearman`, and what a model
+:func:`spammer_score` summarize a confusion matrix in one number per worker; :func:`worth` gives the first three with
+standard errors, and :func:`dominance` checks whether classes can be identified. :func:`match_gold` aligns known
+answers with tasks. Scores of items are compared with :func:`kendall` and :func:`spearman`, and what a model
 expects of comparisons with :func:`comparison_log_loss`. Numbers are
 compared by :func:`rmse`, :func:`mae` and :func:`correlation`, their intervals by :func:`coverage`. Texts are
 compared by :func:`word_error_rate` and :func:`character_error_rate`, masks by

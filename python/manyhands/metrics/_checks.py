@@ -35,20 +35,20 @@ def as_values(what: str, values: Any) -> Values:
     if isinstance(values, np.ma.MaskedArray):  # asarray would uncover what the mask hides
         values = np.ma.filled(values.astype(object), None)
     if isinstance(values, list | tuple) and _would_change(values):
-        found = np.fromiter(values, dtype=object, count=len(values))
+        array = np.fromiter(values, dtype=object, count=len(values))
     else:
-        found = np.asarray(values)
-    if found.dtype.kind == "T":
-        found = found.astype(object)
-    if found.ndim != 1:
-        raise ValueError(f"{what} must be one-dimensional, not of shape {found.shape}")
-    if not len(found):
+        array = np.asarray(values)
+    if array.dtype.kind == "T":
+        array = array.astype(object)
+    if array.ndim != 1:
+        raise ValueError(f"{what} must be one-dimensional, not of shape {array.shape}")
+    if not len(array):
         raise ValueError(f"{what} is empty: nothing to measure")
-    return found
+    return array
 
 
 def _would_change(values: list[Any] | tuple[Any, ...]) -> bool:
-    """Tell whether NumPy would turn None or numbers into text, or ids that are tuples into a matrix."""
+    """Return whether NumPy would turn None or numbers into text, or ids that are tuples into a matrix."""
     types = set(map(type, values))
     return tuple in types or len({issubclass(each, str | bytes) for each in types}) == 2
 
@@ -127,8 +127,8 @@ def _lookup_sorted(names: Values, keys: Values, what: str) -> Ints:
     if len(twice):
         raise ValueError(f"{what} must be distinct; {show(names[twice[0]])} occurs twice")
     place = np.minimum(np.searchsorted(names, keys), len(names) - 1)
-    found = names[place] == keys
-    return np.where(found, place if order is None else order[place], -1)
+    present = names[place] == keys
+    return np.where(present, place if order is None else order[place], -1)
 
 
 def show(value: Any) -> str:
@@ -138,20 +138,20 @@ def show(value: Any) -> str:
 
 def as_probabilities(what: str, axes: tuple[str, ...], values: npt.ArrayLike) -> Floats:
     """Float64 array whose last axis holds probabilities; errors name the first bad row."""
-    given = np.asarray(values)
+    array = np.asarray(values)
     ndim = len(axes) + 1
-    if given.dtype.kind not in "biuf":
-        raise TypeError(f"{what} must hold numbers, not {family_of(given)}")
-    if given.ndim != ndim:
-        raise ValueError(f"{what} must have {ndim} dimensions, not shape {given.shape}")
-    if not given.size:
-        raise ValueError(f"{what} is empty (shape {given.shape}): nothing to measure")
-    table = given.astype(np.float64, copy=False)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{what} must hold numbers, not {family_of(array)}")
+    if array.ndim != ndim:
+        raise ValueError(f"{what} must have {ndim} dimensions, not shape {array.shape}")
+    if not array.size:
+        raise ValueError(f"{what} is empty (shape {array.shape}): nothing to measure")
+    table = array.astype(np.float64, copy=False)
     with np.errstate(invalid="ignore", over="ignore"):
         total = table.sum(axis=-1)
     low = table.min(axis=-1)
     # Rows in float32 sum to one only as far as their digits go.
-    narrow = float(np.finfo(given.dtype).eps) if given.dtype.kind == "f" else 0.0
+    narrow = float(np.finfo(array.dtype).eps) if array.dtype.kind == "f" else 0.0
     tolerance = max(_SUM_TOLERANCE, table.shape[-1] * narrow)
     for bad, value, says in (
         (~np.isfinite(total), total, "sums to"),
@@ -167,18 +167,18 @@ def as_probabilities(what: str, axes: tuple[str, ...], values: npt.ArrayLike) ->
 
 def as_finite(what: str, values: npt.ArrayLike) -> Floats:
     """One-dimensional, non-empty array of finite numbers."""
-    found = np.asarray(values, dtype=np.float64)
-    if found.ndim != 1:
-        raise ValueError(f"{what} must be one-dimensional, not of shape {found.shape}")
-    if not found.size:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1:
+        raise ValueError(f"{what} must be one-dimensional, not of shape {array.shape}")
+    if not array.size:
         raise ValueError(f"{what} is empty: nothing to measure")
-    bad = ~np.isfinite(found)
+    bad = ~np.isfinite(array)
     if bad.any():
-        raise ValueError(f"{what} must be finite but holds {found[bad][0]} at position {bad.argmax()}")
-    return found
+        raise ValueError(f"{what} must be finite but holds {array[bad][0]} at position {bad.argmax()}")
+    return array
 
 
 def check_same_length(what: str, values: Values, other: str, others: Values) -> None:
-    """Refuse two arrays of unequal length."""
+    """Raise for two arrays of unequal length."""
     if len(values) != len(others):
         raise ValueError(f"{what} has {len(values)} rows but {other} has {len(others)}")

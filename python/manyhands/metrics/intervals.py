@@ -1,4 +1,4 @@
-"""Widths of intervals: Student's t, and intervals about an estimate that is known to be off."""
+"""Widths of intervals: Student's t, and intervals around biased estimates."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _OFFSETS = 6.0
 
 
 def student_quantile(level: float, freedom: float | None) -> float:
-    """Standard errors to either side that a two-sided interval reaches; normal where degrees of freedom are None."""
+    """Half-width of a two-sided interval in standard errors; normal if `freedom` is None."""
     if freedom is None:
-        from statistics import NormalDist  # slow to import, and seldom needed
+        from statistics import NormalDist  # slow to import
 
         return NormalDist().inv_cdf(0.5 + level / 2)
     freedom = max(freedom, 1.0)
@@ -25,23 +25,23 @@ def student_quantile(level: float, freedom: float | None) -> float:
 
 
 def offset_errors(offset: Floats, errors: Floats, level: float) -> Floats:
-    """Standard errors of estimates that are off by `offset` from the centers of normal distributions of the truth.
+    """Standard errors that make intervals around biased estimates cover, for normal truths that are `offset` away.
 
-    Intervals of their size at `level` about the estimates hold the truth with that probability: with no offset they are
-    `errors`, with a large one they grow with it.
+    Intervals of their size at `level` around the estimates contain the truth with that probability. Without an offset
+    they are `errors`; with a large one they grow with it.
     """
     away = np.abs(offset)
     places, halves = _half_widths(level)
     steps = np.divide(away, errors, out=np.zeros_like(away), where=errors > 0)
-    # Far away, only the nearer end matters.
+    # At large offsets, only the nearer end matters.
     half = errors * (np.interp(steps, places, halves) + np.maximum(steps - _OFFSETS, 0.0))
-    found: Floats = np.where(errors > 0, half, away) / halves[0]
-    return found
+    scaled: Floats = np.where(errors > 0, half, away) / halves[0]
+    return scaled
 
 
 @cache
 def _half_widths(level: float) -> tuple[Floats, Floats]:
-    """How wide an interval must be, either way, about a point this many standard errors off."""
+    """Half-widths of intervals around points that are some standard errors off, by offset."""
     from statistics import NormalDist
 
     chance, places, halves = NormalDist().cdf, np.linspace(0.0, _OFFSETS, 61), []

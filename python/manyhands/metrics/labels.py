@@ -84,23 +84,23 @@ def balanced_accuracy(labels: npt.ArrayLike, truth: npt.ArrayLike) -> float:
     >>> metrics.balanced_accuracy(["a", "a", "a", "a"], ["a", "a", "a", "b"])
     0.5
     """
-    said, true = _labels_and_truth(labels, truth)
+    answers, true = _labels_and_truth(labels, truth)
     code = _factorize(true)
-    return float(np.mean(np.bincount(code, weights=_hits(said, true)) / np.bincount(code)))
+    return float(np.mean(np.bincount(code, weights=_hits(answers, true)) / np.bincount(code)))
 
 
 def _labels_and_truth(labels: npt.ArrayLike, truth: npt.ArrayLike) -> tuple[Values, Values]:
-    said, true = as_values("labels", labels), as_truth(truth)
-    check_same_length("labels", said, "truth", true)
-    ours, theirs = family_of(said), family_of(true)
+    answers, true = as_values("labels", labels), as_truth(truth)
+    check_same_length("labels", answers, "truth", true)
+    ours, theirs = family_of(answers), family_of(true)
     # An accuracy of 0 for this reason would be a mistake, not a result.
     if not _comparable(ours, theirs):
         raise TypeError(f"labels are {ours} but truth holds {theirs}; convert one of them")
-    return said, true
+    return answers, true
 
 
 def _comparable(one: str, other: str) -> bool:
-    """Tell whether values of two families can be equal at all: 1 is never "1"."""
+    """Return whether values of two families can be equal: 1 never equals "1"."""
     return one == other or "objects" in (one, other) or (one in NUMBERS and other in NUMBERS)
 
 

@@ -1,4 +1,4 @@
-"""Gold: the tasks whose truth is known."""
+"""Match known answers (gold) with tasks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ _NAMED_IN_ERRORS = 3
 def match_gold(
     tasks: npt.ArrayLike, gold: object, *, unknown: Literal["raise", "ignore"] = "raise"
 ) -> tuple[Ints, Values]:
-    """Find the tasks whose truth is known.
+    """Align known answers with tasks.
+
+    Use it before any metric that compares answers with the truth.
 
     Cost: for G gold labels O((N + G) log N) time with integer ids, O(N + G) hashing with others; O(N + G)
     memory.
@@ -39,9 +41,9 @@ def match_gold(
     gold : mapping, pair, frame or pandas Series
         A mapping from task to label, a tuple ``(tasks, labels)`` of arrays, a frame with the columns ``task``
         and ``label`` (pandas, polars, pyarrow, duckdb), or a pandas Series of labels indexed by task. A
-        missing label (None, NaN) means that the task has no gold. A task may be named once.
-    unknown : {"raise", "ignore"}
-        What to do with gold on ids that are not among ``tasks``.
+        missing label (None, NaN) means that the task has no gold. Each task at most once.
+    unknown : {"raise", "ignore"}, default "raise"
+        What to do with gold for ids that are not among ``tasks``.
 
     Returns
     -------
@@ -53,7 +55,7 @@ def match_gold(
     Raises
     ------
     ValueError
-        If gold is empty, names a task twice, names tasks that are unknown, or matches no task at all.
+        If gold is empty, lists a task twice, has unknown tasks, or matches no task at all.
 
     Examples
     --------
@@ -68,10 +70,10 @@ def match_gold(
     names = as_values("tasks", tasks)
     ids, labels = _gold_of(gold)
     place = lookup(names, ids, what="tasks")
-    known = place >= 0
-    if not known.all() and (unknown == "raise" or not known.any()):
-        raise ValueError(_unknown_tasks(names, ids, known))
-    return _in_order(names, place[known], labels[known])
+    matches = place >= 0
+    if not matches.all() and (unknown == "raise" or not matches.any()):
+        raise ValueError(_unknown_tasks(names, ids, matches))
+    return _in_order(names, place[matches], labels[matches])
 
 
 class InPart(NamedTuple):
@@ -88,10 +90,9 @@ class InPart(NamedTuple):
 def match_gold_in_parts(
     each: Callable[[Callable[[npt.ArrayLike], InPart]], Iterable[InPart]], gold: object
 ) -> tuple[list[InPart], Values]:
-    """Find the tasks whose truth is known among tasks that come in parts; as `match_gold` of each part.
+    """Align known answers with tasks that come in parts, as `match_gold` does for each part; also return gold's ids.
 
-    `each` gives what a function makes of the tasks of each part. Gold on ids that are in none of them is refused. Also
-    returns the ids of gold.
+    `each` maps a function over the tasks of each part. Gold for ids in none of the parts raises ValueError.
     """
     ids, labels = _gold_of(gold)
 
@@ -102,34 +103,34 @@ def match_gold_in_parts(
         places, ordered = _in_order(names, place[rows], rows)
         return InPart(places, labels[ordered], ordered, names[:1])
 
-    found, seen = list(each(look)), np.zeros(len(ids), np.bool_)
-    for part in found:
-        seen[part.rows] = True
-    if not seen.all():
-        raise ValueError(_unknown_tasks(found[-1].example, ids, seen))
-    return found, ids
+    parts, matches = list(each(look)), np.zeros(len(ids), np.bool_)
+    for part in parts:
+        matches[part.rows] = True
+    if not matches.all():
+        raise ValueError(_unknown_tasks(parts[-1].example, ids, matches))
+    return parts, ids
 
 
 def _gold_of(gold: object) -> tuple[Values, Values]:
-    """Task ids and labels, without tasks that have none."""
+    """Return task ids and labels, without missing labels."""
     ids, labels = _gold_columns(gold)
     check_same_length("gold's tasks", ids, "gold's labels", labels)
-    _refuse_missing_ids(missing(ids))
+    _check_ids(missing(ids))
     return _drop_unlabelled(ids, labels)
 
 
 def _in_order(names: Values, place: Ints, labels: Values) -> tuple[Ints, Values]:
-    """Places in ascending order, each once, and their labels."""
+    """Return places in ascending order, each once, and their labels."""
     order = np.argsort(place, kind="stable")
     place = place[order]
     twice = np.flatnonzero(place[1:] == place[:-1])
     if len(twice):
-        raise ValueError(f"gold names task {show(names[place[twice[0]]])} more than once; keep one label a task")
+        raise ValueError(f"gold has task {show(names[place[twice[0]]])} more than once; keep one label per task")
     return place, labels[order]
 
 
 def _gold_columns(gold: Any) -> tuple[Values, Values]:
-    """Task ids and labels out of any accepted form of gold."""
+    """Return task ids and labels from any accepted form of gold."""
     if isinstance(gold, Mapping):
         pair: tuple[Any, Any] = list(gold.keys()), list(gold.values())
     elif isinstance(gold, tuple):
@@ -151,7 +152,7 @@ def _gold_columns(gold: Any) -> tuple[Values, Values]:
 
 
 def _is_series(gold: Any) -> bool:
-    """Tell a pandas Series without importing pandas (lists have an ``index`` too, but it is a method)."""
+    """Return whether gold is a pandas Series, without importing pandas (the ``index`` of a list is a method)."""
     index = getattr(gold, "index", None)
     return index is not None and not callable(index) and not hasattr(gold, "columns") and hasattr(gold, "to_numpy")
 
@@ -162,11 +163,11 @@ def _frame_columns(frame: Any) -> tuple[Values, Values]:
     table = pa.table(frame)
     lacking = [name for name in ("task", "label") if name not in table.column_names]
     if lacking:
-        found = table.column_names
-        raise ValueError(f"gold has no column {lacking[0]!r} but {found}; call them task and label")
+        names = table.column_names
+        raise ValueError(f"gold has no column {lacking[0]!r}; its columns are {names}; name them task and label")
     ids, labels = table["task"], table["label"]
     if ids.null_count:
-        _refuse_missing_ids(~np.asarray(ids.is_valid()))
+        _check_ids(~np.asarray(ids.is_valid()))
     has_label = np.asarray(labels.is_valid())
     # NumPy has no null: integers would become floats, and a null in a dictionary one of its values.
     if pa.types.is_primitive(labels.type):
@@ -174,7 +175,7 @@ def _frame_columns(frame: Any) -> tuple[Values, Values]:
     return ids.to_numpy()[has_label], labels.to_numpy()[has_label]
 
 
-def _refuse_missing_ids(absent: Bools) -> None:
+def _check_ids(absent: Bools) -> None:
     if absent.any():
         raise ValueError(f"gold has no task id at row {absent.argmax()}; remove the row or name its task")
 
@@ -187,10 +188,11 @@ def _drop_unlabelled(ids: Values, labels: Values) -> tuple[Values, Values]:
 
 
 def _unknown_tasks(names: Values, ids: Values, known: Bools) -> str:
-    """Say which gold tasks are unknown, and why that may be."""
+    """Return the message for gold tasks that are not in the log."""
     lost = ids[~known]
     some = ", ".join(map(show, lost[:_NAMED_IN_ERRORS])) + (", …" if len(lost) > _NAMED_IN_ERRORS else "")
-    text = f"gold names {len(lost)} of its {len(ids)} tasks that are not among the tasks: {some}"
+    verb = "is" if len(lost) == 1 else "are"
+    text = f"{len(lost)} of {len(ids)} gold task ids {verb} not in the log: {some}"
     ours, theirs = family_of(names), family_of(lost)
     if ours != theirs:
         return f"{text}; gold's ids are {theirs} but the tasks' ids are {ours}: convert one of them"

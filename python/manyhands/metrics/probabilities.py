@@ -1,4 +1,4 @@
-"""Posteriors against the truth."""
+"""Metrics of posteriors against the truth."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def log_loss(
     classes: npt.ArrayLike | None = None,
     eps: float = float(np.finfo(np.float64).eps),
 ) -> float:
-    """Mean surprise at the truth: the average of ``-ln posterior[i, truth[i]]``, in nats.
+    """Log-loss: the mean of ``-ln posterior[i, truth[i]]``, in nats.
 
     Cost: O(N K) time, O(N) memory beyond the posterior.
 
@@ -217,10 +217,10 @@ def calibration_error(
     0.35
     """
     check_choice("norm", norm, get_args(Norm))
-    found = reliability(posterior, truth, classes=classes, bins=bins, strategy=strategy)
-    filled = found.count > 0
-    gap = np.abs(found.accuracy[filled] - found.confidence[filled])
-    share = found.count[filled] / found.count.sum()
+    curve = reliability(posterior, truth, classes=classes, bins=bins, strategy=strategy)
+    filled = curve.count > 0
+    gap = np.abs(curve.accuracy[filled] - curve.confidence[filled])
+    share = curve.count[filled] / curve.count.sum()
     if norm == "l1":
         return float(share @ gap)
     if norm == "l2":

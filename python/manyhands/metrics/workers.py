@@ -128,7 +128,7 @@ def skill_rank_correlation(estimated: npt.ArrayLike, true: npt.ArrayLike, prior:
     >>> metrics.skill_rank_correlation([0.9, 0.5, 0.6], [0.8, 0.4, 0.7])
     1.0
     """
-    left, right = (_centred_ranks(each) for each in _skill_pair(estimated, true, prior))
+    left, right = (_centered_ranks(each) for each in _skill_pair(estimated, true, prior))
     scale = float(np.sqrt((left @ left) * (right @ right)))
     return float(np.clip(left @ right / scale, -1.0, 1.0)) if scale > 0 else float("nan")
 
@@ -136,8 +136,8 @@ def skill_rank_correlation(estimated: npt.ArrayLike, true: npt.ArrayLike, prior:
 def information(confusion: npt.ArrayLike, prior: npt.ArrayLike | None = None) -> Floats:
     """Mutual information between the true class and one label of each worker, in bits.
 
-    Unlike :func:`skill` it credits whoever is wrong in a consistent way: a worker who swaps two classes tells
-    as much as one who never errs.
+    Unlike :func:`skill`, it counts consistent errors: a worker who always swaps two classes has as much information
+    as a worker without errors.
 
     Cost: O(M K²) time and memory.
 
@@ -166,18 +166,18 @@ def information(confusion: npt.ArrayLike, prior: npt.ArrayLike | None = None) ->
     weight = _prior(prior, table.shape[1])
     of_label = _entropy(np.einsum("mkl,k->ml", table, weight))
     given_class = _entropy(table) @ weight
-    return np.maximum(of_label - given_class, 0.0)  # rounding may leave a spammer a hair below zero
+    return np.maximum(of_label - given_class, 0.0)  # rounding may give a value just below zero
 
 
 def capacity(confusion: npt.ArrayLike) -> Floats:
-    """Channel capacity of each worker, in bits: the most that one label could tell about the class.
+    """Channel capacity of each worker, in bits: the largest information of one label about the class.
 
-    It is the :func:`information` under the class frequencies that suit the worker best, so that it speaks of the worker
-    alone: one who knows a rare class and guesses the rest has little information in an ordinary log, and a large
+    It is the :func:`information` under the class frequencies that suit the worker best, so that it does not
+    depend on the log: a worker with expertise in a rare class has little information in an ordinary log, and a large
     capacity.
 
     Cost: O(M K²) time a step, mostly tens of steps; O(M K) memory. Found by the iteration of Blahut and Arimoto with
-    growing strides, to within 1e-6 bits.
+    growing steps, to within 1e-6 bits.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def capacity(confusion: npt.ArrayLike) -> Floats:
 
 
 class Worth(NamedTuple):
-    """What each worker is worth, by three measures with their standard errors: arrays of shape (M,)."""
+    """Skill, information and capacity of each worker with standard errors: arrays of shape (M,)."""
 
     skill: Floats
     skill_error: Floats
@@ -218,10 +218,10 @@ class Worth(NamedTuple):
 def worth(confusion: npt.ArrayLike, prior: npt.ArrayLike | None, n_labels: npt.ArrayLike) -> Worth:
     """:func:`skill`, :func:`information` and :func:`capacity` of each worker, with standard errors.
 
-    The errors are by the delta method. Row k of a worker's matrix is taken for shares among the labels that the worker
-    gave to tasks of class k, which are as frequent among their tasks as in the log, and at least one. The classes
-    themselves are taken as known: where they are doubtful, the errors are larger. Near 0, information and capacity are
-    skewed, and their errors only tell the scale.
+    The errors are by the delta method. Row k of a worker's matrix is treated as shares among the worker's labels of
+    tasks of class k, whose frequency is that of the log, and at least one. The classes are treated as known: if they
+    are uncertain, the errors are larger. Near 0, information and capacity are skewed, and their errors indicate only
+    the scale.
 
     Cost: that of :func:`capacity`.
 
@@ -230,22 +230,22 @@ def worth(confusion: npt.ArrayLike, prior: npt.ArrayLike | None, n_labels: npt.A
     confusion, prior
         As in :func:`skill`.
     n_labels : array-like of shape (M,)
-        How many labels each worker gave.
+        Number of labels of each worker.
 
     Examples
     --------
     >>> from manyhands import metrics
-    >>> found = metrics.worth([[[0.9, 0.1], [0.1, 0.9]]], None, [100])
-    >>> found.skill, found.skill_error
+    >>> measures = metrics.worth([[[0.9, 0.1], [0.1, 0.9]]], None, [100])
+    >>> measures.skill, measures.skill_error
     (array([0.9]), array([0.03]))
     """
     table = _confusion("confusion", confusion)
     weight = _prior(prior, table.shape[1])
-    given = as_finite("n_labels", n_labels)
-    check_same_length("confusion", table, "n_labels", given)
-    if (given < 0).any():
+    counts = as_finite("n_labels", n_labels)
+    check_same_length("confusion", table, "n_labels", counts)
+    if (counts < 0).any():
         raise ValueError("n_labels must be at least 0")
-    of_class = np.maximum(given[:, None] * weight, 1.0)
+    of_class = np.maximum(counts[:, None] * weight, 1.0)
     right = np.einsum("mkk->mk", table[:, :, : table.shape[1]])
     most, reached = _capacity(table)
     # The derivative of information by a row's entry is the logarithm of its likelihood ratio; that of capacity is the
@@ -260,11 +260,11 @@ def worth(confusion: npt.ArrayLike, prior: npt.ArrayLike | None, n_labels: npt.A
 
 
 def dominance(confusion: npt.ArrayLike) -> Floats:
-    """By how much the crowd's mean confusion matrix is diagonally dominant, class by class.
+    """Diagonal dominance of the crowd's mean confusion matrix, by class.
 
-    Of each column of the mean over workers, the diagonal less the largest other entry: how much more often a class is
-    named where it is true than where any other one is. Where all are positive, the matrices of the workers are those of
-    least trace among all that explain the labels, so that they can be told from the labels alone.
+    For each column of the mean over workers, the diagonal minus the largest other entry: how much more often a class is
+    answered where it is correct than where any other class is. Where all are positive, the matrices of the workers are
+    those of least trace among all that explain the labels, so that they can be identified from the labels alone.
 
     Cost: O(M K²) time, O(K²) memory.
 
@@ -300,7 +300,7 @@ def dominance(confusion: npt.ArrayLike) -> Floats:
 
 
 def spammer_score(confusion: npt.ArrayLike) -> Floats:
-    """Spammer score of Raykar & Yu: how far the label a worker gives depends on the class at all.
+    """Spammer score of Raykar & Yu: how far the labels of a worker depend on the class.
 
     It sums the squared distances between all pairs of rows a_c of the confusion matrix:
     ``1 / (K (K - 1)) * sum over c < d of |a_c - a_d|²``. For two classes that is
@@ -317,8 +317,8 @@ def spammer_score(confusion: npt.ArrayLike) -> Floats:
     -------
     ndarray of shape (M,)
         From 0 (a spammer: all rows equal) to 1 (each class has a label of its own; consistent swaps count as
-        perfect). With a single class nobody can be told from a spammer nor be wrong; the score is 1 then, so
-        that the identity scores 1 for every K and dropping low scores drops nobody.
+        perfect). With a single class the score is 1, so that the identity scores 1 for every K and dropping
+        low scores keeps all workers.
 
     References
     ----------
@@ -377,7 +377,7 @@ def _skills(what: str, values: npt.ArrayLike, prior: npt.ArrayLike | None) -> Fl
     return skill(_confusion(what, values), prior)
 
 
-def _centred_ranks(values: Floats) -> Floats:
+def _centered_ranks(values: Floats) -> Floats:
     """Ranks about their mean; ties share the mean of the ranks they take up."""
     _, which, count = np.unique(values, return_inverse=True, return_counts=True)
     rank = (np.cumsum(count) - (count - 1) / 2.0)[which]
@@ -394,8 +394,8 @@ def _entropy(table: Floats) -> Floats:
 
 def _capacity(table: Floats) -> tuple[Floats, Floats]:
     """Capacities in bits, and the class frequencies that reach them."""
-    found, reached, _ = _core.channel_capacity(np.ascontiguousarray(table), tol=1e-6, max_iter=10_000)
-    return found, reached
+    bits, reached, _ = _core.channel_capacity(np.ascontiguousarray(table), tol=1e-6, max_iter=10_000)
+    return bits, reached
 
 
 def _surprise_variance(table: Floats, weight: Floats) -> Floats:

@@ -4,7 +4,7 @@ Of a fitted model: :func:`confusion`, :func:`workers`, :func:`reliability`, :fun
 of workers two by two, :func:`budget` for what fewer labels would do. Of teams that defer: :func:`coverage` and
 :func:`workload`. Of labels bought: :func:`replay`; of groups that fare differently: :func:`gaps`.
 
-Each draws into `ax`, axes of Matplotlib, or into new ones, and returns them: titles, colours and files are yours.
+Each draws into `ax`, axes of Matplotlib, or into new ones, and returns them: set titles, colors and files as usual.
 """
 
 from manyhands.plots.collecting import gaps, replay

@@ -1,4 +1,4 @@
-"""What pictures have in common: their size, their colours, and that Matplotlib is imported when one is asked for."""
+"""Common look of charts: size, colors, and the lazy import of Matplotlib."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SQUARE = (5.2, 4.4)
 
 
 def axes(ax: Axes | None, *, square: bool = False) -> Axes:
-    """Return the axes given, as they are, or new ones in the house's look, which nobody has to close."""
+    """Return the given axes unchanged, or new ones in the common look, which need not be closed."""
     if ax is not None:
         return ax
     try:

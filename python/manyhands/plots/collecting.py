@@ -40,17 +40,17 @@ def replay(runs: Replay | Mapping[str, Replay], *, ax: Axes | None = None) -> Ax
     >>> mh.plots.replay(run).get_legend().get_texts()[0].get_text()
     'entropy'
     """
-    named = {runs.policy: runs} if isinstance(runs, Replay) else dict(runs)
-    wrong = [name for name, run in named.items() if not isinstance(run, Replay)]
-    if wrong or not named:
+    replays = {runs.policy: runs} if isinstance(runs, Replay) else dict(runs)
+    wrong = [name for name, run in replays.items() if not isinstance(run, Replay)]
+    if wrong or not replays:
         raise TypeError(f"runs come from manyhands.collect.replay; what is named {listed(wrong)} did not")
     ax = axes(ax)
-    for name, run in named.items():
+    for name, run in replays.items():
         mean, spread = (run.curve.column(column).to_numpy() for column in ("accuracy", "deviation"))
         (line,) = ax.plot(run.labels, mean, marker=".", label=name)
         if spread.any():
             ax.fill_between(run.labels, mean - spread, mean + spread, color=line.get_color(), alpha=0.2)
-    ax.axhline(max(run.whole for run in named.values()), linestyle="--", color="grey", linewidth=1)
+    ax.axhline(max(run.whole for run in replays.values()), linestyle="--", color="grey", linewidth=1)
     ax.set(xlabel="labels bought", ylabel="accuracy")
     ax.legend()
     return ax

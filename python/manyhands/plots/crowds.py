@@ -19,7 +19,7 @@ from manyhands.plots._look import SHADES, SIDES, axes, names
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Workers of whom every pair has a cell; more would be no picture.
+#: Most workers of a heat map of pairs.
 _MOST_WORKERS = 500
 #: Classes up to which cells of a confusion matrix have their number written in them.
 _WRITTEN = 8
@@ -28,7 +28,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def confusion(model: Any, worker: Any = None, *, ax: Axes | None = None) -> Axes:
-    """Confusion matrix: what a worker says (columns) of tasks of each class (rows).
+    """Plot a confusion matrix: the answers (columns) to tasks of each class (rows).
 
     Parameters
     ----------
@@ -56,14 +56,14 @@ def confusion(model: Any, worker: Any = None, *, ax: Axes | None = None) -> Axes
     if worker is None:
         matrix, title = np.average(matrices, axis=0, weights=_work(model, len(matrices))), "all workers"
     else:
-        known = list(model.workers_)
-        if worker not in known:
-            raise KeyError(f"no worker {worker!r}; the model knows {', '.join(map(repr, known[:3]))}, …")
-        matrix, title = matrices[known.index(worker)], f"worker {worker}"
-    said = [*classes.tolist(), *("abstained",) * (matrix.shape[1] - len(classes))]
+        workers = list(model.workers_)
+        if worker not in workers:
+            raise KeyError(f"no worker {worker!r}; the model knows {', '.join(map(repr, workers[:3]))}, …")
+        matrix, title = matrices[workers.index(worker)], f"worker {worker}"
+    answers = [*classes.tolist(), *("abstained",) * (matrix.shape[1] - len(classes))]
     ax = axes(ax, square=True)
     image = ax.imshow(matrix, cmap=SHADES, vmin=0, vmax=1, aspect="equal" if len(classes) <= _WRITTEN else "auto")
-    ax.set_xticks(*names(said), rotation=45 if max(len(str(name)) for name in said) > 4 else 0)
+    ax.set_xticks(*names(answers), rotation=45 if max(len(str(name)) for name in answers) > 4 else 0)
     ax.set_yticks(*names(classes))
     if max(matrix.shape) <= _WRITTEN:
         for (row, column), value in np.ndenumerate(matrix):
@@ -101,16 +101,17 @@ def workers(model: Any, *, measure: str | None = None, ax: Axes | None = None) -
     numbers = [name for name in frame.column_names if name not in ("worker", "n_answers")]
     if "n_answers" not in frame.column_names or not numbers:
         raise TypeError(f"{type(model).__name__} does not say how many labels its workers gave, and how well")
-    chosen = measure or "skill"
-    if chosen not in numbers:
-        raise ValueError(f"measure must be one of {', '.join(numbers)}, not {chosen!r}")
-    given, skill = (frame.column(name).to_numpy().astype(float) for name in ("n_answers", chosen))
-    error = frame.column(f"{chosen}_error").to_numpy() if f"{chosen}_error" in numbers else None
+    column = measure or "skill"
+    if column not in numbers:
+        raise ValueError(f"measure must be one of {', '.join(numbers)}, not {column!r}")
+    n_answers, skill = (frame.column(name).to_numpy().astype(float) for name in ("n_answers", column))
+    error = frame.column(f"{column}_error").to_numpy() if f"{column}_error" in numbers else None
     ax = axes(ax)
-    ax.errorbar(given, skill, yerr=error, fmt="o", markersize=4, elinewidth=0.8, alpha=0.8 if len(given) < 300 else 0.3)
-    if given.max() > 10 * max(given.min(), 1):
+    alpha = 0.8 if len(n_answers) < 300 else 0.3
+    ax.errorbar(n_answers, skill, yerr=error, fmt="o", markersize=4, elinewidth=0.8, alpha=alpha)
+    if n_answers.max() > 10 * max(n_answers.min(), 1):
         ax.set_xscale("log")
-    ax.set(xlabel="labels given", ylabel=chosen.replace("_", " "))
+    ax.set(xlabel="labels given", ylabel=column.replace("_", " "))
     return ax
 
 
@@ -147,20 +148,20 @@ def reliability(models: Any, gold: Any, *, bins: int = 10, classes: Any = None, 
     'confidence'
     """
     lines = {}
-    for name, model in _named(models).items():
+    for name, model in _by_name(models).items():
         posterior = _of(model, "posterior_", "probabilities of classes")
         index, truth = match_gold(model.tasks_, gold, unknown="ignore")
-        known = model.classes_ if classes is None else classes
-        lines[name] = reliability_of(posterior[index], truth, classes=known, bins=bins)
+        names = model.classes_ if classes is None else classes
+        lines[name] = reliability_of(posterior[index], truth, classes=names, bins=bins)
     ax = axes(ax)
     ax.plot([0, 1], [0, 1], color="#999999", linewidth=0.8, linestyle="--", label="calibrated")
-    for name, found in lines.items():
-        full = found.count > 0
-        error = float(np.average(np.abs(found.accuracy - found.confidence)[full], weights=found.count[full]))
+    for name, curve in lines.items():
+        full = curve.count > 0
+        error = float(np.average(np.abs(curve.accuracy - curve.confidence)[full], weights=curve.count[full]))
         label = f"{name or 'calibration error'} {f'({error:.3f})' if name else f'{error:.3f}'}"
-        (line,) = ax.plot(found.confidence[full], found.accuracy[full], label=label)
-        share = found.count[full] / found.count.sum()
-        ax.scatter(found.confidence[full], found.accuracy[full], 8 + 150 * share, color=line.get_color())
+        (line,) = ax.plot(curve.confidence[full], curve.accuracy[full], label=label)
+        share = curve.count[full] / curve.count.sum()
+        ax.scatter(curve.confidence[full], curve.accuracy[full], 8 + 150 * share, color=line.get_color())
     ax.set(xlabel="confidence", ylabel="share of right answers", xlim=(0, 1.01), ylim=(0, 1.01))
     ax.legend()
     return ax
@@ -190,39 +191,40 @@ def history(models: Any, *, name: str | None = None, ax: Axes | None = None) -> 
     >>> mh.plots.history(model).get_xlabel()
     'iteration'
     """
-    found, what = {}, ("iteration", "objective")
-    for title, model in _named(models).items():
+    curves, what = {}, ("iteration", "objective")
+    for title, model in _by_name(models).items():
         values = _of(model, "history_", "history")
         if isinstance(values, Mapping):
-            chosen = name or "loss"
-            if chosen not in values:
-                raise ValueError(f"name must be one of {', '.join(values)}, not {chosen!r}")
-            values, what = values[chosen], ("epoch", chosen.replace("_", " "))
+            key = name or "loss"
+            if key not in values:
+                raise ValueError(f"name must be one of {', '.join(values)}, not {key!r}")
+            values, what = values[key], ("epoch", key.replace("_", " "))
         elif name is not None:
-            raise ValueError("name= is for learners, which have several numbers an epoch")
+            raise ValueError("name= is for learners, which record several numbers per epoch")
         if not len(values):
             raise ValueError(f"{type(model).__name__} has no objective that it improves step by step")
-        # Most tell where they began, too.
+        # Most also record the initial value.
         begin = 0 if what[0] == "iteration" and len(values) != model.n_iter_ else 1
-        found[title] = np.arange(begin, begin + len(values)), np.asarray(values)
+        curves[title] = np.arange(begin, begin + len(values)), np.asarray(values)
     ax = axes(ax)
-    for title, (places, values) in found.items():
+    for title, (places, values) in curves.items():
         ax.plot(places, values, marker="." if len(values) < 60 else "", label=title)
     ax.set(xlabel=what[0], ylabel=what[1])
-    if any(found):
+    if any(curves):
         ax.legend()
     return ax
 
 
 def agreement(votes: Any, *, coefficient: str = "cohen", min_overlap: int = 2, ax: Axes | None = None) -> Axes:
-    """How far workers agree two by two, those who agree beside each other.
+    """Plot the agreement of each pair of workers, with similar workers next to each other.
 
-    Workers are in the order in which clusters of average agreement are joined; who shares too few tasks is grey.
+    Workers are in the order in which clusters of average agreement are joined; pairs with too few common tasks are
+    gray.
 
     Parameters
     ----------
     votes
-        A log of classes by at most 500 workers, each pair of whom has a cell.
+        Categorical annotations by at most 500 workers; each pair has a cell.
     coefficient
         ``"cohen"`` or ``"scott"``, as in :func:`manyhands.agreement.pairwise`.
     min_overlap
@@ -237,7 +239,7 @@ def agreement(votes: Any, *, coefficient: str = "cohen", min_overlap: int = 2, a
 
     Notes
     -----
-    Time O(n_workers³), memory O(n_workers²), beside that of the coefficients.
+    Time O(n_workers³), memory O(n_workers²), in addition to that of the coefficients.
 
     Examples
     --------
@@ -263,9 +265,9 @@ def agreement(votes: Any, *, coefficient: str = "cohen", min_overlap: int = 2, a
     ax = axes(ax, square=True)
     ax.set_facecolor("#dddddd")
     image = ax.imshow(np.ma.masked_invalid(matrix[np.ix_(order, order)]), cmap=SIDES, vmin=-1, vmax=1)
-    shown = names(table.workers[order].tolist(), most=30)
-    ax.set_xticks(*shown, rotation=90)
-    ax.set_yticks(*shown)
+    ticks = names(table.workers[order].tolist(), most=30)
+    ax.set_xticks(*ticks, rotation=90)
+    ax.set_yticks(*ticks)
     ax.set(xlabel="worker", ylabel="worker")
     ax.figure.colorbar(image, ax=ax, label=f"{coefficient}'s coefficient".capitalize())
     return ax
@@ -323,30 +325,30 @@ def budget(
     """
     check_number("repeats", repeats, least=1, whole=True)
     table: Annotations = as_annotations(votes)
-    for model in _named(models).values():
+    for model in _by_name(models).values():
         if not hasattr(model, "get_params") or not hasattr(type(model), "labels_"):
             raise TypeError(f"models are aggregators of classes, not {type(model).__name__}")
     tasks = table.codes()[0]
     sizes = np.bincount(tasks, minlength=table.n_tasks)
-    wanted = _budgets(sizes) if per_task is None else [int(number) for number in per_task]
-    if not wanted or min(wanted) < 1:
-        raise ValueError(f"per_task must be numbers of at least 1, not {wanted}")
+    budgets = _budgets(sizes) if per_task is None else [int(number) for number in per_task]
+    if not budgets or min(budgets) < 1:
+        raise ValueError(f"per_task must be numbers of at least 1, not {budgets}")
     index, truth = match_gold(table.tasks, gold, unknown="ignore")
     generator = np.random.default_rng(seed)
     ranks = [_ranks(tasks, generator) for _ in range(repeats)]
-    mean = [float(np.minimum(sizes, number).sum() / np.count_nonzero(sizes)) for number in wanted]
-    found = {
+    mean = [float(np.minimum(sizes, number).sum() / np.count_nonzero(sizes)) for number in budgets]
+    samples = {
         name: np.array(
-            [[_right(model, _kept(table, rank < number), index, truth) for number in wanted] for rank in ranks]
+            [[_right(model, _subset(table, rank < number), index, truth) for number in budgets] for rank in ranks]
         )
-        for name, model in _named(models).items()
+        for name, model in _by_name(models).items()
     }
     ax = axes(ax)
-    for name, scores in found.items():
+    for name, scores in samples.items():
         (line,) = ax.plot(mean, scores.mean(axis=0), marker="o", markersize=4, label=name)
         ax.fill_between(mean, scores.min(axis=0), scores.max(axis=0), color=line.get_color(), alpha=0.15, linewidth=0)
     ax.set(xlabel="labels a task, on average", ylabel="accuracy")
-    if any(found):
+    if any(samples):
         ax.legend()
     return ax
 
@@ -354,7 +356,7 @@ def budget(
 # ------------------------------------------------------------------------------------------------------- parts
 
 
-def _named(models: Any) -> dict[str, Any]:
+def _by_name(models: Any) -> dict[str, Any]:
     """Models by name; one alone has none."""
     if not isinstance(models, Mapping):
         return {"": models}
@@ -374,8 +376,8 @@ def _work(model: Any, n: int) -> Floats:
     """How many labels each worker gave; 1 for all where the model does not know."""
     if not hasattr(model, "workers_frame"):
         return np.ones(n)
-    given: Floats = model.workers_frame().column("n_answers").to_numpy().astype(float)
-    return given
+    n_answers: Floats = model.workers_frame().column("n_answers").to_numpy().astype(float)
+    return n_answers
 
 
 def cluster_order(matrix: Floats) -> npt.NDArray[np.intp]:
@@ -399,11 +401,11 @@ def cluster_order(matrix: Floats) -> npt.NDArray[np.intp]:
     for _ in range(n - 1):
         first, second = sorted(np.unravel_index(int(np.argmax(close)), close.shape))
         a, b = len(members[first]), len(members[second])
-        joined = (a * close[first] + b * close[second]) / (a + b)
+        mean = (a * close[first] + b * close[second]) / (a + b)
         members[first] += members[second]
         alive[second] = False
-        joined[~alive] = joined[first] = -np.inf
-        close[first] = close[:, first] = joined
+        mean[~alive] = mean[first] = -np.inf
+        close[first] = close[:, first] = mean
         close[second] = close[:, second] = -np.inf
     return np.array(members[int(np.flatnonzero(alive)[0])], np.intp)
 
@@ -423,7 +425,7 @@ def _ranks(tasks: npt.NDArray[Any], generator: np.random.Generator) -> npt.NDArr
     return ranks
 
 
-def _kept(votes: Annotations, kept: npt.NDArray[np.bool_]) -> Annotations:
+def _subset(votes: Annotations, kept: npt.NDArray[np.bool_]) -> Annotations:
     """A log with some of its annotations, all tasks, workers and classes as they were."""
     tasks, workers, labels = votes.codes()
     weights = None if votes.weights is None else votes.weights[kept]

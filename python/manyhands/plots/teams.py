@@ -39,14 +39,14 @@ def coverage(curves: Curve | Mapping[str, Curve], *, ax: Axes | None = None) -> 
     >>> ax.get_legend().get_texts()[0].get_text()
     'gate (0.840)'
     """
-    named = {"": curves} if isinstance(curves, Curve) else dict(curves)
-    if not named:
+    by_label = {"": curves} if isinstance(curves, Curve) else dict(curves)
+    if not by_label:
         raise ValueError("no curve to draw: give one, or a mapping from names to curves")
-    wrong = [name for name, curve in named.items() if not isinstance(curve, Curve)]
+    wrong = [name for name, curve in by_label.items() if not isinstance(curve, Curve)]
     if wrong:
         raise TypeError(f"curves come from manyhands.defer.coverage_accuracy; what is named {listed(wrong)} did not")
     ax = axes(ax)
-    for name, curve in named.items():
+    for name, curve in by_label.items():
         label = f"{name} ({curve.area:.3f})" if name else f"area {curve.area:.3f}"
         ax.plot(curve.coverage, curve.accuracy, marker=".", label=label)
     ax.set(xlabel="coverage: share of cases the classifier answers", ylabel="accuracy of the team", xlim=(0, 1))

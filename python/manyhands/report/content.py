@@ -107,7 +107,7 @@ class Content:
     charts: dict[str, dict[str, Any]]
     matrices: dict[str, Any]
     remarks: list[str]
-    #: Method, settings, input and date: what somebody needs to repeat the run.
+    #: Method, settings, input and date: everything needed to repeat the run.
     provenance: list[tuple[str, str]]
     #: Heading and first sentence of the section of tasks or answers, and the captions of charts.
     words: dict[str, str]
@@ -153,7 +153,7 @@ def content_of(model: Aggregator, votes: Annotations, gold: tuple[Any, Any] | No
     """Collect the content of a report on categorical answers."""
     small = votes.n_annotations <= AUDITED
     with warnings.catch_warnings():
-        # The page lists warnings among its remarks.
+        # The page lists warnings in a section of its own.
         warnings.simplefilter("ignore")
         audited = review(votes) if audit and small else None
         coefficients = _agreement(votes)
@@ -164,7 +164,7 @@ def content_of(model: Aggregator, votes: Annotations, gold: tuple[Any, Any] | No
     described = votes.describe()
     truth, interval = ([], "") if gold is None else _truth(model, gold)
     figures = [
-        ("Tasks", f"{votes.n_tasks:,}", _unanswered(votes)),
+        ("Tasks", f"{votes.n_tasks:,}", _note_on_tasks(votes)),
         ("Workers", f"{votes.n_workers:,}", ""),
         ("Answers", f"{votes.n_annotations:,}", f"{described.labels_per_task.mean:.1f} per task"),
         ("Expected share correct", percent(confidence.mean(), 1), "mean confidence of the answers"),
@@ -216,7 +216,7 @@ def half_of_errors(confidence: Any) -> int:
 
 
 def _verdict(confidence: Any, truth: list[Row], interval: str, audited: Review | None, asked: bool) -> list[list[Part]]:
-    """Sentences for somebody who reads only the first paragraph."""
+    """Return the sentences of the first paragraph."""
     n = len(confidence)
     first = f"{about(float(confidence.mean()))} of the {n:,} answers are expected to be correct."
     if truth:
@@ -238,13 +238,13 @@ def _verdict(confidence: Any, truth: list[Row], interval: str, audited: Review |
     names = [str(name) for name in audited.workers.tolist()]
     if not names:
         return [*sentences, [("The audit found no worker to leave out.", None)]]
-    parts: list[Part] = [(f"Leave out {counted(len(names), 'worker')}: ", None), *_linked(names), (".", None)]
+    parts: list[Part] = [(f"Leave out {counted(len(names), 'worker')}: ", None), *_links(names), (".", None)]
     if audited.change.n_workers:
         parts.append((f" {_effect(audited)}", None))
     return [*sentences, parts]
 
 
-def _linked(names: list[str]) -> list[Part]:
+def _links(names: list[str]) -> list[Part]:
     """Return names of workers as links to their rows, at most a few of them."""
     parts: list[Part] = []
     for name in names[:_MOST_NAMED]:
@@ -269,7 +269,7 @@ def _no_audit(asked: bool) -> str:
     return f"Workers were not audited: the log has over {AUDITED:,} annotations (run manyhands audit)."
 
 
-def _unanswered(votes: Annotations) -> str:
+def _note_on_tasks(votes: Annotations) -> str:
     missing = len(votes.unlabelled)
     return f"{counted(missing, 'further task')} without an answer" if missing else ""
 
@@ -384,8 +384,8 @@ def _tasks(model: Aggregator, votes: Annotations, frame: pa.Table) -> Table:
 
     margin = frame.column("margin").to_numpy()
     order = np.argsort(margin, kind="stable")[:MOST_TASKS]
-    shown = with_shown(frame.take(order), votes, LONGEST)
-    table = Table.of("tasks", shown.append_column("votes", pa.array(_votes_of(votes, order))), TASKS, MOST_TASKS)
+    with_items = with_shown(frame.take(order), votes, LONGEST)
+    table = Table.of("tasks", with_items.append_column("votes", pa.array(_votes_of(votes, order))), TASKS, MOST_TASKS)
     table.n_rows = frame.num_rows
     return table
 
@@ -447,7 +447,7 @@ def _findings(audited: Review) -> list[tuple[str, list[Part]]]:
 
     def named(text: str, names: Any) -> list[Part]:
         texts = [str(name) for name in names.tolist()]
-        return [(f"{text}: " if texts else text, None), *_linked(texts)]
+        return [(f"{text}: " if texts else text, None), *_links(texts)]
 
     spammers, copies, colluders, groups = audited.spammers, audited.copies, audited.colluders, audited.groups
     rows: list[tuple[str, list[Part]]] = [
@@ -504,13 +504,13 @@ def _charts(
     model: Aggregator, votes: Annotations, confidence: Any, frame: pa.Table, gold: tuple[Any, Any] | None
 ) -> dict[str, dict[str, Any]]:
     """Return the charts, as Vega-Lite specifications."""
-    given = votes.table.label_counts() / votes.n_annotations
-    decided = np.bincount(model._won.codes, minlength=len(model.classes_)) / len(model.tasks_)
+    answer_shares = votes.table.label_counts() / votes.n_annotations
+    task_shares = np.bincount(model._won.codes, minlength=len(model.classes_)) / len(model.tasks_)
     names = [str(name) for name in model.classes_.tolist()[:_MOST_CLASSES]]
     specs = {
         "confidence": charts.histogram(confidence, "tasks", "confidence"),
         "workers": charts.accuracies(frame),
-        "classes": charts.shares(names, {"answers given": given, "tasks decided": decided}),
+        "classes": charts.shares(names, {"answers given": answer_shares, "tasks decided": task_shares}),
     }
     if gold is not None:
         index, classes = metrics.match_gold(model.tasks_, gold, unknown="ignore")

@@ -86,7 +86,7 @@ _WORKERS = {
     "bias": Column("Bias", "by how much the worker's answers are too high, in units of the answer"),
     "scale": Column("Scale", "change of the worker's answer per unit of the true value; 1 is exact"),
     "noise": Column("Noise", "standard deviation of the worker's answers around their own trend"),
-    "left_bias": Column("Position bias", "log-odds by which the worker favors the left item; 0 is none"),
+    "left_bias": Column("Position bias", "log-odds by which the worker favors the left item; 0 is unbiased"),
     "spammer_score": Column("Attention", "0: answers do not depend on the truth (spammer); 1: always correct"),
 }
 #: Kinds whose ``confidence`` is a reliability and not a probability that an answer is correct.
@@ -104,7 +104,7 @@ _UNITS = {"sequences": "span", "boxes": "object", "clustering": "item", "pairwis
 def content_of_kind(model: Any, votes: Any, scores: Mapping[str, Any] | None) -> Content:
     """Collect the content of a report on answers of any kind; `scores` are measures against known answers."""
     with warnings.catch_warnings():
-        # The page lists warnings among its remarks.
+        # The page lists warnings in a section of its own.
         warnings.simplefilter("ignore")
         coefficients = _AGREEMENT[votes.kind](votes, model) if votes.kind in _AGREEMENT else []
     kind = votes.kind
@@ -112,7 +112,7 @@ def content_of_kind(model: Any, votes: Any, scores: Mapping[str, Any] | None) ->
     workers = model.workers_frame()
     confidence = _confidence(kind, answers)
     level = percent(_level(answers))
-    described = _described(level)
+    described = _describe_columns(level)
     specs: dict[str, Any] = {}
     unit = _UNITS.get(kind, "task")
     if confidence is not None:
@@ -135,7 +135,7 @@ def content_of_kind(model: Any, votes: Any, scores: Mapping[str, Any] | None) ->
         matrices={},
         remarks=list(dict.fromkeys([*map(str, getattr(model, "remarks_", ())), *_single(votes)])),
         provenance=method_of(model),
-        truth=[(name.replace("_", " "), _shown(value), "") for name, value in (scores or {}).items()],
+        truth=[(name.replace("_", " "), _format(value), "") for name, value in (scores or {}).items()],
         frames={
             "tasks": _plain_columns(with_shown(answers, votes), described),
             "workers": _plain_columns(workers, _WORKERS),
@@ -174,7 +174,7 @@ def _words(kind: str, level: str) -> dict[str, str]:
 def _verdict(
     kind: str, answers: pa.Table, confidence: Any, workers: pa.Table, tables: Mapping[str, Table]
 ) -> list[list[Part]]:
-    """Sentences for somebody who reads only the first paragraph."""
+    """Return the sentences of the first paragraph."""
     sentences: list[list[Part]] = []
     if kind in _RANKED and answers.num_rows:
         names = [str(name) for name in answers.column("item").to_pylist()]
@@ -242,7 +242,7 @@ def _figures(votes: Any, confidence: Any, coefficients: list[Coefficient]) -> li
     return figures
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
     return f"{value:.4f}" if isinstance(value, float) else f"{value:,}"
 
 
@@ -304,7 +304,7 @@ def _level(answers: pa.Table) -> float:
     return float(level) if level else _LEVEL
 
 
-def _described(level: str) -> dict[str, Column]:
+def _describe_columns(level: str) -> dict[str, Column]:
     """Return the columns of answers, with the level of their intervals."""
     ends = {
         "low": Column(f"{level} low", f"lower end of the {level} interval"),
@@ -324,14 +324,14 @@ def _answers(kind: str, frame: pa.Table, described: dict[str, Column]) -> Table:
     """Return the answers to review first; a ranking keeps its order."""
     if kind in _RELIABILITY:
         described = {name: column for name, column in described.items() if name != "confidence"}
-    shown = _plain_columns(frame, described)
-    order = np.arange(shown.num_rows)
+    flat = _plain_columns(frame, described)
+    order = np.arange(flat.num_rows)
     if kind not in _RANKED:
         for name, sign in (("confidence", 1), ("probability", 1), ("error", -1)):
-            if name in shown.column_names:
-                order = np.argsort(sign * shown.column(name).to_numpy().astype(float), kind="stable")
+            if name in flat.column_names:
+                order = np.argsort(sign * flat.column(name).to_numpy().astype(float), kind="stable")
                 break
-    table = Table.of("tasks", shown, described, MOST_TASKS, order)
+    table = Table.of("tasks", flat, described, MOST_TASKS, order)
     for place, column in enumerate(table.columns):
         if column["name"] == "labels":
             for row in table.rows:
@@ -341,9 +341,9 @@ def _answers(kind: str, frame: pa.Table, described: dict[str, Column]) -> Table:
 
 def _workers(frame: pa.Table) -> Table:
     """Return the workers, those with the lowest skill first."""
-    shown = _plain_columns(frame, _WORKERS)
-    order = np.argsort(shown.column("skill").to_numpy().astype(float), kind="stable")
-    return Table.of("workers", shown, _WORKERS, MOST_WORKERS, order)
+    flat = _plain_columns(frame, _WORKERS)
+    order = np.argsort(flat.column("skill").to_numpy().astype(float), kind="stable")
+    return Table.of("workers", flat, _WORKERS, MOST_WORKERS, order)
 
 
 def _drawn_once(model: Any, votes: Any) -> Table | None:

@@ -93,7 +93,7 @@ def write_report(
         ("Software", f"manyhands {version('manyhands')}"),
     ]
     tables = _tables_beside(content, target)
-    page = _rendered(jinja2, convert, content, title)
+    page = _render(jinja2, convert, content, title)
     for file, frame in tables.items():
         write_table(frame, file)
     with atomic_write(target) as part:
@@ -124,8 +124,8 @@ def _tables_beside(content: Content, target: Path) -> dict[Path, Any]:
     """Name a CSV file for each table that the page embeds in part; raise if it would replace a foreign file."""
     tables = {}
     for name, frame in content.frames.items():
-        shown = content.tables[name]
-        if shown.n_rows > len(shown.rows):
+        embedded = content.tables[name]
+        if embedded.n_rows > len(embedded.rows):
             path = target.with_name(f"{target.stem}-{name}.csv")
             check_output(path)
             if path.exists() and not _is_named_by(target, path):
@@ -133,7 +133,7 @@ def _tables_beside(content: Content, target: Path) -> dict[Path, Any]:
                     f"cannot write the table of {name} to {str(path)!r}: the file exists and does not belong to an "
                     f"earlier report {target.name}; move it, or choose another name for the page"
                 )
-            shown.file = path.name
+            embedded.file = path.name
             tables[path] = frame
     return tables
 
@@ -142,10 +142,10 @@ def _is_named_by(page: Path, table: Path) -> bool:
     """Return whether the page is an earlier report that names the table file."""
     if not page.is_file():
         return False
-    return f'"file":{_embedded(table.name)}' in page.read_text(encoding="utf-8", errors="replace")
+    return f'"file":{_encode(table.name)}' in page.read_text(encoding="utf-8", errors="replace")
 
 
-def _rendered(jinja2: Any, convert: Any, content: Content, title: str | None) -> str:
+def _render(jinja2: Any, convert: Any, content: Content, title: str | None) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
@@ -158,7 +158,7 @@ def _rendered(jinja2: Any, convert: Any, content: Content, title: str | None) ->
         content=content,
         title=title or content.title,
         made=dict(content.provenance),
-        data=_embedded(data),
+        data=_encode(data),
         style=(_HERE / "page.css").read_text(encoding="utf-8"),
         script=(_HERE / "page.js").read_text(encoding="utf-8"),
         vega=convert.javascript_bundle().replace("</script", "<\\/script"),
@@ -166,7 +166,7 @@ def _rendered(jinja2: Any, convert: Any, content: Content, title: str | None) ->
     return page
 
 
-def _embedded(data: Any) -> str:
+def _encode(data: Any) -> str:
     """Encode JSON so that nothing in it can end the script element or begin a tag."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for letter in "<>&\u2028\u2029":
