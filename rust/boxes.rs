@@ -1,8 +1,9 @@
 //! Which boxes, or points, of several workers are of one object.
 //!
-//! The two groups that are most alike on average become one, as long as they share no worker and are alike enough. Pairs of
-//! boxes that do not overlap are unlike altogether and are never listed: what is listed are neighbours along the first axis
-//! that meet along the second, so that cost grows with the overlaps and not with the square of the boxes.
+//! The two groups that are most alike on average become one, as long as they share no worker and are alike enough.
+//! Pairs of boxes that do not overlap are unlike altogether and are never listed: what is listed are neighbors along
+//! the first axis that meet along the second, so that cost grows with the overlaps and not with the square of the
+//! boxes.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -29,7 +30,7 @@ const NEAR: f64 = 0.5;
 pub struct Drawn<'a> {
     /// Where the boxes of each task begin, and where the last end.
     pub tasks: Tasks<'a>,
-    /// Who drew each.
+    /// Which worker drew each.
     pub workers: &'a [u32],
     /// Left, top, right and bottom of each, or the two numbers of a point.
     pub numbers: &'a [f64],
@@ -94,8 +95,8 @@ fn overlap(a: &[f64], b: &[f64]) -> f64 {
 /// The group of each box, numbered over all tasks by their first boxes. `least` is how alike boxes of one object are on
 /// average, and `radius` how far apart points may be.
 ///
-/// Time O(p log p) for the p pairs of boxes of a task that overlap, or of points that a chain of near ones connects, besides
-/// those that meet along the first axis only; memory O(p).
+/// Time O(p log p) for the p pairs of boxes of a task that overlap, or of points that a chain of near ones connects,
+/// besides those that meet along the first axis only; memory O(p).
 pub fn match_boxes(drawn: &Drawn<'_>, least: f64, radius: f64, control: &Control) -> Result<Vec<u32>> {
     drawn.check()?;
     if !(least > 0.0 && least <= 1.0 && radius >= 0.0 && radius.is_finite()) {
@@ -216,7 +217,8 @@ struct Linkage {
     size: Vec<u32>,
     /// Workers of each group, in order; none for what has been joined to another.
     workers: Vec<Vec<u32>>,
-    /// Groups that are at all alike to each, in order, with the sum over their boxes; entries of those joined away linger.
+    /// Groups that are at all alike to each, in order, with the sum over their boxes; entries of those joined away
+    /// linger.
     near: Vec<Vec<(u32, f64)>>,
     /// Joins, some of them out of date.
     heap: BinaryHeap<Join>,
@@ -368,8 +370,8 @@ fn added(a: &[(u32, f64)], b: &[(u32, f64)], out: &mut Vec<(u32, f64)>) {
     }
 }
 
-/// For each point the distances to the nearest of another worker in its task, and to the nearest of the same; infinite where
-/// there is none.
+/// For each point the distances to the nearest of another worker in its task, and to the nearest of the same; infinite
+/// where there is none.
 ///
 /// Time grows with how many points are as near along the first axis as the nearest; memory O(points).
 pub fn nearest_points(points: &Drawn<'_>, control: &Control) -> Result<(Vec<f64>, Vec<f64>)> {

@@ -1,8 +1,8 @@
-//! What a fuzzer runs: bytes of any kind go into the parts that meet strangers' data, and what comes out is compared with
-//! the plainest code that could do the same.
+//! What a fuzzer runs: bytes of any kind go into the parts that meet strangers' data, and what comes out is compared
+//! with the plainest code that could do the same.
 //!
-//! The functions are ordinary ones. The coverage-guided engine calls them (`make fuzz`, targets in `fuzz/`), and so do the
-//! tests below, on the corpus kept in `fuzz/corpus` and on changes of it drawn at random.
+//! The functions are ordinary ones. The coverage-guided engine calls them (`make fuzz`, targets in `fuzz/`), and so do
+//! the tests below, on the corpus kept in `fuzz/corpus` and on changes of it drawn at random.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,7 +72,7 @@ pub fn encode_integers(data: &[u8]) {
     assert_eq!(found.codes.len(), values.len());
 }
 
-/// Offsets are refused exactly where they do not describe text; text is numbered by its bytes, and taken for integers
+/// Offsets are rejected exactly where they do not describe text; text is numbered by its bytes, and taken for integers
 /// exactly where every row is one as it would be printed.
 pub fn encode_text(data: &[u8]) {
     let mut bytes = Bytes(data);
@@ -80,7 +80,7 @@ pub fn encode_text(data: &[u8]) {
     let n = usize::from(bytes.byte());
     let mut offsets = vec![];
     for _ in 0..n {
-        // Lengths make good text; offsets as they come are mostly refused.
+        // Lengths make good text; offsets as they come are mostly rejected.
         let last = offsets.last().copied().unwrap_or(0);
         offsets.push(if choice & 1 == 0 { last + i64::from(bytes.byte() % 24) } else { bytes.integer() });
     }
@@ -184,7 +184,7 @@ impl Log {
     }
 }
 
-/// A table refuses what it cannot hold and nothing else; what it holds, in both orders, is the sorted log.
+/// A table rejects what it cannot hold and nothing else; what it holds, in both orders, is the sorted log.
 pub fn build_table(data: &[u8]) {
     let log = Log::new(data);
     let Ok(table) = log.build() else { return assert!(!log.is_sound(), "a sound log was refused") };
@@ -288,7 +288,7 @@ pub fn count_agreement(data: &[u8]) {
 }
 
 /// Nominal alpha by its definition: one minus the share of unequal pairs within tasks, each task weighed by its labels
-/// over their number less one, over the share of unequal pairs among all labels that have another beside them.
+/// over their number less one, over the share of unequal pairs among all labels that have another next to them.
 fn alpha(rows: &[(u32, u32, u16, f64)]) -> f64 {
     let mut sizes = BTreeMap::new();
     rows.iter().for_each(|row| *sizes.entry(row.0).or_insert(0.0) += 1.0);

@@ -1,7 +1,7 @@
 //! Adam on the rows of a table that a batch touches.
 //!
-//! A step of a network that learns about its annotators moves a few hundred rows of a table that may have millions. Each
-//! row is fetched once: its gradients are added up, its averages and its numbers moved, and all written back.
+//! A step of a network that learns about its annotators moves a few hundred rows of a table that may have millions.
+//! Each row is fetched once: its gradients are added up, its averages and its numbers moved, and all written back.
 
 use crate::base::control::Control;
 use crate::base::memory::{prefetch, with_room, zeros};
@@ -26,7 +26,7 @@ pub struct Step {
 /// A table and Adam's averages of it, all (rows × width).
 #[derive(Debug)]
 pub struct Tables<'a> {
-    /// What is learnt.
+    /// What is learned.
     pub table: &'a mut [f32],
     /// Averages of the gradients.
     pub mean: &'a mut [f32],

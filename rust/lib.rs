@@ -3,8 +3,8 @@
 //! The core knows nothing of Python; everything that touches the interpreter lives in the module `python`, behind the
 //! feature of the same name. Three rules hold throughout:
 //!
-//! * **Sparse**: nothing is ever sized tasks × workers.
-//! * **Same bits on any number of threads**: work is cut into chunks by the size of the data, and partial sums are added
+//! * **Sparse**: nothing is ever sized tasks × workers. * **Same bits on any number of threads**: work is cut into
+//! chunks by the size of the data, and partial sums are added
 //!   in chunk order.
 //! * **Checked once**: [`table::Table`] validates its input when it is built; kernels rely on that.
 
@@ -33,10 +33,10 @@ mod python;
 /// Everything that can go wrong in the core.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// An argument that cannot be used; the message names it and says how to mend it.
+    /// An argument that cannot be used; the message names it and the fix.
     #[error("{0}")]
     Invalid(String),
-    /// The system has no room for so many more bytes.
+    /// The system has no room for this many more bytes.
     #[error("no memory for another {:.1} MB; free some, or give the process more", *.0 as f64 / 1e6)]
     OutOfMemory(usize),
     /// The system would not read a file; the message names it.

@@ -1,8 +1,8 @@
 //! Texts: many answers of one task side by side, word by word or letter by letter.
 //!
-//! An answer is a row of tokens. Those of a task are put into slots, each token into one, in their order: what stands in
-//! one slot are different readings of the same place. The cost of an alignment is the sum, over all two answers, of the
-//! slots in which they differ, an empty one included.
+//! An answer is a row of tokens. Those of a task are put into slots, each token into one, in their order: what stands
+//! in one slot are different versions of the same place. The cost of an alignment is the sum, over all two answers, of
+//! the slots in which they differ, an empty one included.
 
 use rayon::prelude::*;
 
@@ -14,8 +14,8 @@ use crate::{Error, Result};
 /// Most rounds in which each answer is taken out and put back where it fits best.
 const ROUNDS: usize = 20;
 
-/// Distinct answers of each task, in an order of their own: answer i is `tokens[starts[i]..starts[i + 1]]`, and was given
-/// `counts[i]` times.
+/// Distinct answers of each task, in an order of their own: answer i is `tokens[starts[i]..starts[i + 1]]`, and was
+/// given `counts[i]` times.
 #[derive(Debug, Clone, Copy)]
 pub struct Texts<'a> {
     /// Where the answers of each task begin.
@@ -247,7 +247,7 @@ impl Network<'_> {
         self.fill(now as usize)
     }
 
-    /// Counts anew what stands in so many slots.
+    /// Counts again what stands in this many slots.
     fn fill(&mut self, n_slots: usize) -> Result<()> {
         self.slots = with_room(n_slots)?;
         self.slots.resize_with(n_slots, Vec::new);
@@ -308,7 +308,7 @@ impl Network<'_> {
         cost
     }
 
-    /// Takes an answer out and puts it back where it costs least; tells whether that is less than before.
+    /// Takes an answer out and puts it back where it costs least; returns whether that is less than before.
     fn moved(&mut self, answer: usize, scratch: &mut Scratch, control: &Control) -> Result<bool> {
         control.check()?;
         let old = self.take_out(answer)?;

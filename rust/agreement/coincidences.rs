@@ -23,8 +23,8 @@ pub struct Coincidences {
     pub n_pairs: u64,
 }
 
-/// Sums over a table for a coefficient. Time O(annotations) and O(distinct labels²) on each task; memory O(classes²) beside
-/// that of [`super::agreement_by_counts`].
+/// Sums over a table for a coefficient. Time O(annotations) and O(distinct labels²) on each task; memory O(classes²)
+/// next to that of [`super::agreement_by_counts`].
 pub fn coincidences(table: &Table, coefficient: Coefficient, control: &Control) -> Result<Coincidences> {
     let k = table.n_labels();
     let tallies = Tallies::new(table, control)?;

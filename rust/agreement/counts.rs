@@ -1,4 +1,5 @@
-//! Coefficients of the labels that meet on a task, whoever gave them: Krippendorff's alpha, Fleiss' kappa, Gwet's AC.
+//! Coefficients of the labels that meet on a task, regardless of worker: Krippendorff's alpha, Fleiss' kappa, Gwet's
+//! AC.
 
 use rayon::prelude::*;
 
@@ -52,7 +53,7 @@ pub struct Counted {
 /// A coefficient of agreement, and the same without each of `n_groups` groups of the tasks.
 ///
 /// Time O(annotations) each, for a scale that is not nominal also O(classes²) and O(distinct labels²) on each task.
-/// Memory: at most 6 bytes an annotation and 12 bytes a task, and for groups 9 bytes a task.
+/// Memory: at most 6 bytes per annotation and 12 bytes per task, and for groups 9 bytes per task.
 pub fn agreement_by_counts(
     table: &Table,
     coefficient: Coefficient,

@@ -1,7 +1,7 @@
-//! Groups of tasks to leave out in turn: what a coefficient varies by between them tells its standard error.
+//! Groups of tasks to leave out in turn: the variation of a coefficient between them gives its standard error.
 //!
-//! Tasks are left out and never drawn twice. A task that is drawn twice agrees with itself, and a coefficient of workers
-//! who share few tasks moves far away for that reason alone.
+//! Tasks are left out and never drawn twice. A task that is drawn twice agrees with itself, and a coefficient of
+//! workers who share few tasks moves far away for that reason alone.
 
 use rayon::prelude::*;
 
@@ -37,8 +37,8 @@ pub struct LeftOut {
 impl LeftOut {
     /// Puts tasks into at most `n_groups` groups at random, and evaluates a coefficient without each in turn.
     ///
-    /// `compared` tells on which tasks labels meet. Every group has its share of those, and of the others. The groups
-    /// depend on the seed and the tasks alone, and so are the same on any number of threads.
+    /// `compared` marks the tasks on which labels meet. Every group has its share of those, and of the others. The
+    /// groups depend on the seed and the tasks alone, and so are the same on any number of threads.
     pub(super) fn new(
         compared: &[bool],
         n_groups: usize,

@@ -1,7 +1,7 @@
 //! How far the answers of a crowd agree beyond chance.
 //!
 //! Every coefficient is one minus observed over expected disagreement, or a relative of that. Those of [`counts`] look
-//! at which labels meet on a task, whoever gave them; those of [`pairs`] compare workers two by two. Both can be had
+//! at which labels meet on a task, regardless of worker; those of [`pairs`] compare workers two by two. Both can be had
 //! without a group of the tasks, which is what their intervals are made from.
 
 mod coincidences;

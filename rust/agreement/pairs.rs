@@ -33,7 +33,7 @@ pub enum Summary {
     Alone,
     /// One minus observed over expected disagreement, each the mean over pairs.
     Even,
-    /// The same, the means weighted by what the pairs labelled together.
+    /// The same, the means weighted by what the pairs labeled together.
     ByOverlap,
     /// The mean over pairs with this worker over the mean over all other pairs, each squashed by the logistic function.
     Ratio(u32),
@@ -66,8 +66,8 @@ pub struct Paired {
 /// Agreement of every pair of workers with at least `min_overlap` labels on the same tasks, and a summary of it on all
 /// tasks and without each of `n_groups` groups of them.
 ///
-/// Time O(Σ n²) over tasks with n annotations, each; memory 20 bytes for each two annotations of a task, 72 bytes for each
-/// two workers who meet, and for groups 9 bytes a task.
+/// Time O(Σ n²) over tasks with n annotations, each; memory 20 bytes for each two annotations of a task, 72 bytes for
+/// each two workers who meet, and for groups 9 bytes per task.
 #[allow(clippy::too_many_arguments)]
 pub fn agreement_by_pairs(
     table: &Table,
@@ -180,7 +180,7 @@ struct Crowd<'a> {
     summary: Summary,
 }
 
-/// What a pair of workers says.
+/// What a pair of workers answers.
 #[derive(Debug, Clone, Copy)]
 struct Found {
     /// The coefficient of the pair by its definition.
@@ -298,7 +298,7 @@ impl Crowd<'_> {
 
     fn find(&self, pair: usize, kept: Kept<'_>, margins: &mut Margins) -> Found {
         let meetings = self.meetings.of(pair);
-        // A worker may have labelled a task more than once: all such labels meet on it.
+        // A worker may have labeled a task more than once: all such labels meet on it.
         let tasks = || meetings.chunk_by(|a, b| a.task == b.task).filter(|met| kept.has(met[0].task as usize));
         let (mut overlap, mut observed, mut at_once, mut n_at_once) = (0.0, 0.0, 0.0, 0.0);
         for met in tasks() {
@@ -357,7 +357,7 @@ impl Crowd<'_> {
         met.iter().map(|a| met.iter().map(|b| of_two(a, b)).sum::<f64>()).sum()
     }
 
-    /// Adds a pair to the totals, unless it says nothing.
+    /// Adds a pair to the totals, unless it carries no information.
     fn add(&self, totals: &mut Totals, pair: usize, found: &Found) {
         let weight = match self.summary {
             Summary::Even => 1.0,
@@ -400,8 +400,8 @@ fn logistic(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// An estimate without the part of its bias that falls with the number of observations, by the estimates without each of
-/// these (Quenouille's jackknife).
+/// An estimate without the part of its bias that falls with the number of observations, by the estimates without each
+/// of these (Quenouille's jackknife).
 fn less_bias(value: f64, without: impl Iterator<Item = f64>) -> f64 {
     let (sum, n) = without.fold((0.0, 0.0), |(sum, n), x| (sum + x, n + 1.0));
     n * value - (n - 1.0) * sum / n

@@ -3,7 +3,7 @@ use crate::base::control::Control;
 use crate::categorical::table::Table;
 use crate::categorical::table::tests::of_rows;
 
-/// Tasks × workers; a negative label is none.
+/// Tasks × workers; a negative label is missing.
 fn table(labels: &[&[i32]], n_classes: usize) -> Table {
     let rows = labels.iter().enumerate();
     let triples: Vec<(u32, u32, u16)> = rows
@@ -43,8 +43,8 @@ fn four_tasks_by_hand() {
     near(count(&votes, Coefficient::Alpha).worst, 56.0 / 30.0);
     near(count(&votes, Coefficient::Fleiss).worst, 64.0 / 30.0);
     near(count(&votes, Coefficient::Gwet).worst, 64.0 / 34.0);
-    // Of labels of different tasks, 7 of 12 differ: all 8 of the 16 that do, but for the one task at odds; for pi, half of
-    // that task's four.
+    // Of labels of different tasks, 7 of 12 differ: all 8 of the 16 that do, but for the one task at odds; for pi, half
+    // of that task's four.
     for summary in [Summary::Even, Summary::ByOverlap] {
         near(pairs(&votes, Chance::Own, summary).value, 1.0 - 0.25 / (7.0 / 12.0));
         near(pairs(&votes, Chance::Own, summary).worst, 12.0 / 7.0);
@@ -62,7 +62,7 @@ fn pairs_count_by_their_overlap_or_alike() {
     near(even.value, 1.0 - (0.25 + 0.5) / (7.0 / 12.0 + 0.5));
     near(by_overlap.value, 1.0 - (4.0 * 0.25 + 2.0 * 0.5) / (4.0 * 7.0 / 12.0 + 2.0 * 0.5));
     assert_eq!((even.n_pairs, even.overlap), (2, vec![4, 2]));
-    // One common task says nothing of chance.
+    // One common task does not determine chance.
     let votes = table(&[&[0, 0, -1], &[1, 1, 0]], 2);
     let found = pairs(&votes, Chance::Own, Summary::Even);
     assert_eq!((found.value, found.n_pairs, found.overlap.len()), (1.0, 1, 3));
@@ -70,8 +70,8 @@ fn pairs_count_by_their_overlap_or_alike() {
 
 #[test]
 fn repeated_labels_of_a_task_are_no_chance() {
-    // The first worker labels the first task twice. Of labels of different tasks, 0 and 1 of the first worker meet a 1, and
-    // 1 meets a 0 twice: three of four differ.
+    // The first worker labels the first task twice. Of labels of different tasks, 0 and 1 of the first worker meet a 1,
+    // and 1 meets a 0 twice: three of four differ.
     let votes = of_rows(&[(0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 1), (1, 1, 1)], None, [2, 2, 2]);
     let found = pairs(&votes, Chance::Own, Summary::ByOverlap);
     assert_eq!(found.overlap, [3]);

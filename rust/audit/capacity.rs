@@ -1,4 +1,4 @@
-//! The capacity of a worker: the most that an answer can tell about the class, over all frequencies of classes.
+//! The capacity of a worker: the largest information of an answer about the class, over all frequencies of classes.
 
 use rayon::prelude::*;
 
@@ -16,19 +16,19 @@ const GROWTH: f64 = 1.5;
 /// Where to stop.
 #[derive(Debug, Clone, Copy)]
 pub struct Stop {
-    /// When the capacity is known to be within so many bits.
+    /// When the capacity is known to be within this many bits.
     pub tol: f64,
-    /// After so many steps in any case.
+    /// After this many steps in any case.
     pub max_iter: usize,
 }
 
-/// Capacities in bits of channels (workers × classes × labels) with rows that sum to one, the class frequencies that reach
-/// them (workers × classes), and by how much each may fall short of the true capacity.
+/// Capacities in bits of channels (workers × classes × labels) with rows that sum to one, the class frequencies that
+/// reach them (workers × classes), and by how much each may fall short of the true capacity.
 ///
 /// Blahut's and Arimoto's iteration: frequencies are multiplied by 2 to the divergence of their row from the mix of all
-/// rows. The mean divergence bounds the capacity from below, the largest from above. A plain step never falls but creeps
-/// where a class is best left out, so strides grow while they gain. Time O(steps · workers · classes · labels), memory
-/// O(workers · classes).
+/// rows. The mean divergence bounds the capacity from below, the largest from above. A plain step never falls but
+/// creeps where a class is best left out, so strides grow while they gain. Time O(steps · workers · classes · labels),
+/// memory O(workers · classes).
 pub fn capacities(
     channels: &[f64],
     n_classes: usize,
@@ -91,7 +91,7 @@ fn one(channel: &[f64], prior: &mut [f64], stop: Stop, control: &Control) -> Res
         }
     }
     let most = divergence.iter().copied().fold(0.0, f64::max);
-    // Rounding may leave a worker whose answers tell nothing a hair below zero.
+    // Rounding may leave a worker whose answers have no information just below zero.
     Ok((tells.max(0.0), (most - tells).max(0.0)))
 }
 
@@ -103,7 +103,8 @@ fn diverge(channel: &[f64], prior: &[f64], mix: &mut [f64], divergence: &mut [f6
         mix.iter_mut().zip(row).for_each(|(to, a)| *to += p * a);
     }
     let rows = channel.chunks_exact(n_labels).zip(divergence.iter_mut());
-    // A label that only a class of vanishing frequency gives has a mix that underflows: it is told by the least number.
+    // A label that only a class of vanishing frequency gives has a mix that underflows: the smallest number replaces
+    // it.
     let term = |a: &f64, q: &f64| if *a > 0.0 { a * (a / q.max(f64::MIN_POSITIVE)).log2() } else { 0.0 };
     rows.for_each(|(row, to)| *to = row.iter().zip(&*mix).map(|(a, q)| term(a, q)).sum());
     divergence.iter().zip(prior).map(|(d, p)| d * p).sum()

@@ -1,8 +1,8 @@
 //! Pairs of workers who give the same answers more often than chance.
 //!
-//! Chance is told by the task itself, see [`crate::audit::null_model`]. The probability that both of two workers gave a label, summed over
-//! the labels of the task, is that of their agreement; over tasks, agreements are independent, and their number has a
-//! Poisson-binomial distribution.
+//! Chance is estimated from the task itself, see [`crate::audit::null_model`]. The probability that two workers both
+//! gave a label, summed over the labels of the task, is that of their agreement; over tasks, agreements are
+//! independent, and their number has a Poisson-binomial distribution.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -15,12 +15,13 @@ use crate::base::special::normal_below;
 use crate::categorical::table::Table;
 use crate::{Error, Result};
 
-/// With more common tasks that tell something, tails are computed by a saddle point: to about one per cent of themselves.
+/// With more common tasks that are informative, tails are computed by a saddle point: to about one per cent of
+/// themselves.
 const MOST_CONVOLVED: usize = 256;
 /// Annotations of one worker between two looks at [`Control::check`].
 const ROWS_PER_CHECK: usize = 1 << 10;
 
-/// What [`pair_excess`] is told beside the table.
+/// Arguments of [`pair_excess`] in addition to the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Excess<'a> {
     /// What is believed of classes and workers.
@@ -42,15 +43,16 @@ pub struct PairExcess {
     pub counts: Vec<u32>,
     /// How many equal answers chance leads to expect, their variance, and the probability of as many, (pairs × 3).
     pub chances: Vec<f64>,
-    /// How many pairs were looked at: those with enough common tasks, of which some told something.
+    /// How many pairs were looked at: those with enough common tasks, of which some were informative.
     pub n_tested: usize,
 }
 
 /// Finds pairs of workers who agree more often than chance.
 ///
-/// Everybody must have answered a task once at most. Time O(n²) for a task with n answers, and where workers on it share
-/// enough tasks up to n² · classes · n; for a pair the square of their common tasks where these are few. Memory: 44 bytes a
-/// pair that is found, and on each thread 16 bytes for each meeting of one worker with a partner and 4 bytes a worker.
+/// Every worker must have answered a task once at most. Time O(n²) for a task with n answers, and where workers on it
+/// share enough tasks up to n² · classes · n; for a pair the square of their common tasks where these are few. Memory:
+/// 44 bytes per pair that is found, and on each thread 16 bytes for each meeting of one worker with a partner and 4
+/// bytes per worker.
 pub fn pair_excess(table: &Table, options: &Excess<'_>, control: &Control) -> Result<PairExcess> {
     check(options)?;
     let habits = options.beliefs.habits(table, control)?;
@@ -224,7 +226,7 @@ impl Scratch {
     }
 }
 
-/// The probability that at least so many of independent events happen; one where no more do than are expected to.
+/// The probability that at least this many of independent events happen; one where no more do than are expected to.
 fn tail(chances: &[f64], least: usize, distribution: &mut Vec<f64>) -> Result<f64> {
     let mean: f64 = chances.iter().sum();
     if least as f64 <= mean {

@@ -1,9 +1,9 @@
 //! Workers whose answers change in the course of their work.
 //!
-//! What a worker was to say is told by the others on the task, see [`crate::audit::null_model`]; what is left are residuals with mean zero
-//! and a known variance, for each label, and for being right. If the worker stays the same, their running sum, less its share
-//! of the whole, walks like a Brownian bridge whose clock is the variance, and the largest distance from zero has
-//! Kolmogorov's distribution.
+//! The expected answer of a worker is estimated from the others on the task, see [`crate::audit::null_model`]; the
+//! residuals have mean zero and a known variance, for each label, and for being right. If the worker stays the same,
+//! their running sum, less its share of the whole, walks like a Brownian bridge whose clock is the variance, and the
+//! largest distance from zero has Kolmogorov's distribution.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -17,13 +17,14 @@ use crate::{Error, Result};
 
 /// Annotations of one worker between two looks at [`Control::check`].
 const ROWS_PER_CHECK: usize = 1 << 10;
-/// A label whose residuals have less variance than this in all tells nothing.
+/// A label whose residuals have less variance than this in all has no information.
 const LEAST: f64 = 1e-9;
 
 /// How each worker's answers changed.
 #[derive(Debug)]
 pub struct Drift {
-    /// Probability that a worker who stays the same seems to change as much, (workers); one where nothing can be told.
+    /// Probability that a worker who stays the same seems to change as much, (workers); one where nothing can be
+    /// determined.
     pub p: Vec<f64>,
     /// After how many answers the change is most plain, (workers).
     pub at: Vec<u32>,
@@ -31,15 +32,16 @@ pub struct Drift {
     pub what: Vec<u32>,
     /// Residuals of that, per answer, before and after the change, (workers × 2).
     pub shares: Vec<f64>,
-    /// Answers that others gave too or could have given: those that tell something, (workers).
+    /// Answers that others gave too or could have given: those that are informative, (workers).
     pub told: Vec<u32>,
 }
 
 /// Looks for one change of each worker, along the order that `when` gives the annotations.
 ///
-/// `when` is aligned with the table's annotations; of equals the earlier task comes first. P-values are those of a change by
-/// more than `share` of the answers. Everybody must have answered a task once at most. Time, for a task with n answers, O(n² · classes) and up to n more; memory, on each thread, 32 bytes for each
-/// annotation of one worker and label of its task.
+/// `when` is aligned with the table's annotations; of equals the earlier task comes first. P-values are those of a
+/// change by more than `share` of the answers. Every worker must have answered a task once at most. Time, for a task
+/// with n answers, O(n² · classes) and up to n more; memory, on each thread, 32 bytes for each annotation of one worker
+/// and label of its task.
 pub fn answer_drift(table: &Table, beliefs: Beliefs<'_>, when: &[f64], share: f64, control: &Control) -> Result<Drift> {
     if when.len() != table.len() || when.iter().any(|t| t.is_nan()) {
         return Err(Error::invalid("the order must have one number for each annotation"));

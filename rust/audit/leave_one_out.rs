@@ -1,4 +1,5 @@
-//! What a worker says beside what all others say: answers against class posteriors that leave the worker's own answer out.
+//! Answers of a worker compared with all others: answers against class posteriors that leave the worker's own answer
+//! out.
 
 use rayon::prelude::*;
 
@@ -16,18 +17,18 @@ const ROWS_PER_CHECK: usize = 1 << 14;
 /// Sums over each worker's annotations of the class probabilities that the other workers give the task.
 #[derive(Debug, Clone)]
 pub struct LeftOut {
-    /// By what the worker said, (workers × classes × labels).
+    /// By the worker's answer, (workers × classes × labels).
     pub cross: Vec<f64>,
     /// Of squared probabilities, (workers × classes).
     pub squares: Vec<f64>,
 }
 
-/// Counts workers' labels by the classes that the others tell.
+/// Counts workers' labels by the classes that the other workers indicate.
 ///
 /// `posterior` (tasks × classes) and `confusion` (workers × true × observed) are those of a fit in which labels are
-/// independent given the class: what a label did to its task's posterior is then divided out of it. An annotation of weight
-/// w counts w times. Each worker's sums are made by one job in the order of its tasks. Time O(annotations · classes); memory
-/// the result and the table in worker order, which is kept.
+/// independent given the class: what a label did to its task's posterior is then divided out of it. An annotation of
+/// weight w counts w times. Each worker's sums are made by one job in the order of its tasks. Time O(annotations ·
+/// classes); memory the result and the table in worker order, which is kept.
 pub fn leave_one_out_sums(table: &Table, posterior: &[f64], confusion: &[f64], control: &Control) -> Result<LeftOut> {
     let (k, n_labels, n_workers) = (table.n_classes(), table.n_labels(), table.n_workers());
     sized("posterior", posterior.len(), table.n_tasks() * k)?;
@@ -94,13 +95,13 @@ mod tests {
 
     #[test]
     fn a_worker_does_not_count_for_itself() {
-        // Two workers on two tasks; the second is certain, the first says nothing of its own posterior.
+        // Two workers on two tasks; the second is certain, the first has no information beyond its own posterior.
         let table = of_rows(&[(0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 1, 1)], None, [2, 2, 2]);
         let confusion = [0.9, 0.1, 0.1, 0.9, 0.8, 0.2, 0.2, 0.8];
         let joint = 0.9 * 0.8 / (0.9 * 0.8 + 0.1 * 0.2);
         let posterior = [joint, 1.0 - joint, 1.0 - joint, joint];
         let found = leave_one_out_sums(&table, &posterior, &confusion, &Control::default()).unwrap();
-        // Of the first worker's labels, what the second alone says; and the other way round.
+        // Of the first worker's labels, the posterior of the second alone; and vice versa.
         let expected = [0.8, 0.2, 0.2, 0.8, 0.9, 0.1, 0.1, 0.9];
         assert!(found.cross.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12), "{:?}", found.cross);
         assert!((found.squares[0] - (0.64 + 0.04)).abs() < 1e-12);

@@ -1,4 +1,4 @@
-//! What workers are worth, and who copies, drifts or contradicts the others.
+//! Information of workers, and who copies, drifts or contradicts the others.
 
 pub mod capacity;
 pub mod copies;

@@ -1,8 +1,8 @@
 //! Who of a task's workers gave a label, where it is taken as given how many did.
 //!
-//! A task may be hard, or mislead everybody in the same way. That c of its n answers are the label l is therefore no evidence
-//! against anybody; open is only *who* gave them. Worker j did with odds oⱼ, those of l among their answers given what is
-//! believed of the task's class, and any set of c workers is as probable as the product of its odds.
+//! A task may be hard, or mislead all workers in the same way. That c of its n answers are the label l is therefore not
+//! evidence against any worker; open is only *who* gave them. Worker j did with odds oⱼ, those of l among their answers
+//! given what is believed of the task's class, and any set of c workers is as probable as the product of its odds.
 
 use rayon::prelude::*;
 
@@ -15,11 +15,12 @@ use crate::{Error, Result};
 const LEAST: f64 = 1e-6;
 /// With more answers of a task, joint probabilities are Hájek's: right to about the inverse square of their number.
 const MOST_EXACT: usize = 64;
-/// How near the tilted odds must come to the number of answers: for products that cannot vanish, and for Hájek's formula.
+/// How near the tilted odds must come to the number of answers: for products that cannot vanish, and for Hájek's
+/// formula.
 const NEAR: f64 = 0.25;
 const NEARER: f64 = 1e-9;
 
-/// So many answers of a worker in a stratum weigh as much as what they do in all.
+/// This many answers of a worker in a stratum weigh as much as what they do in all.
 const STRENGTH: f64 = 10.0;
 
 /// What is believed of classes and workers, and which tasks are alike.
@@ -213,7 +214,8 @@ mod tests {
 
     #[test]
     fn habits_are_those_of_a_stratum_as_far_as_they_are_known() {
-        // Nobody says anything but 1 in the second stratum, where the first worker has ten answers and the second none.
+        // No worker answers anything but 1 in the second stratum, where the first worker has ten answers and the second
+        // none.
         let rows: Vec<(u32, u32, u16)> = (0..12).map(|i| (i, u32::from(i < 2), u16::from(i >= 2))).collect();
         let table = of_rows(&rows, None, [12, 2, 2]);
         let (posterior, confusion) = ([1.0, 0.0].repeat(12), [0.6, 0.4, 0.5, 0.5].repeat(2));
@@ -227,7 +229,7 @@ mod tests {
         assert!(Beliefs { strata: &strata[1..], ..beliefs }.habits(&table, &Control::default()).is_err());
     }
 
-    /// How probable sets with these workers are among all of so many, each as probable as the product of its odds.
+    /// How probable sets with these workers are among all of this many, each as probable as the product of its odds.
     fn by_sets(odds: &[f64], count: u32, with: u32) -> f64 {
         let (mut some, mut all) = (0.0, 0.0);
         for set in (0_u32..1 << odds.len()).filter(|set| set.count_ones() == count) {

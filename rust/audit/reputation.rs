@@ -1,8 +1,8 @@
 //! Reputation: what a worker is charged with for answers that others contradict.
 //!
 //! Only tasks on which two classes were named count. A *soft* penalty shares one unit for each answer that was given to
-//! such a task among all who gave it. A *hard* penalty gives the whole unit to one of them, such that units are spread as
-//! evenly as they can be: an optimal semi-matching. Who gives answers that few others give cannot hand them on.
+//! such a task among all who gave it. A *hard* penalty gives the whole unit to one of them, such that units are spread
+//! as evenly as they can be: an optimal semi-matching. Who gives answers that few others give cannot hand them on.
 
 mod semi_matching;
 
@@ -14,7 +14,7 @@ use crate::categorical::table::Table;
 /// How many rows are handled between two looks at [`Control::check`].
 const ROWS_PER_CHECK: usize = 1 << 16;
 
-/// Who gave which answer to a task that is contested, by answer and by worker.
+/// Which worker gave which answer to a task that is contested, by answer and by worker.
 #[derive(Debug)]
 pub(crate) struct Contested {
     /// Answer `a` was given by `workers[offsets[a]..offsets[a + 1]]`, ascending.
@@ -26,7 +26,7 @@ pub(crate) struct Contested {
 }
 
 impl Contested {
-    /// Finds the answers. Abstentions and rows without weight are none; one that was repeated counts once.
+    /// Finds the answers. Abstentions and rows without weight are left out; a repeated answer counts once.
     pub fn of(table: &Table, control: &Control) -> Result<Self> {
         let (mut offsets, mut workers) = (with_room(1)?, Vec::new());
         let mut said: Vec<(u32, u32)> = Vec::new();
@@ -66,13 +66,13 @@ impl Contested {
         self.starts.len() - 1
     }
 
-    /// Who gave an answer.
+    /// Which worker gave an answer.
     fn givers(&self, answer: u32) -> &[u32] {
         let answer = answer as usize;
         &self.workers[self.offsets[answer] as usize..self.offsets[answer + 1] as usize]
     }
 
-    /// What a worker said.
+    /// What a worker answered.
     fn given(&self, worker: u32) -> &[u32] {
         let worker = worker as usize;
         &self.answers[self.starts[worker] as usize..self.starts[worker + 1] as usize]
@@ -108,11 +108,12 @@ pub struct Penalties {
     pub n_contested: Vec<u32>,
 }
 
-/// Charges workers with the answers that others contradict, each shared by all who gave it (soft) or borne by one (hard).
+/// Charges workers with the answers that others contradict, each shared by all who gave it (soft) or borne by one
+/// (hard).
 ///
-/// Soft is O(annotations). Hard is O(annotations) for each of some phases of a search, the fewer the more evenly answers
-/// can be spread, at most as many as the root of the number of workers for each halving of the largest load. Memory: 8
-/// bytes a contested annotation and 4 an answer; hard another 8 an answer and 24 bytes a worker.
+/// Soft is O(annotations). Hard is O(annotations) for each of some phases of a search, the fewer the more evenly
+/// answers can be spread, at most as many as the root of the number of workers for each halving of the largest load.
+/// Memory: 8 bytes a contested annotation and 4 an answer; hard another 8 an answer and 24 bytes per worker.
 pub fn penalties(table: &Table, hard: bool, control: &Control) -> Result<Penalties> {
     let contested = Contested::of(table, control)?;
     let mut n_contested = with_room(contested.n_workers())?;
@@ -168,7 +169,8 @@ mod tests {
 
     #[test]
     fn what_nobody_contradicts_is_not_charged() {
-        // All agree on the first task; on the second, one worker stands alone; the third is repeated and abstained from.
+        // All agree on the first task; on the second, one worker stands alone; the third is repeated and abstained
+        // from.
         let rows = [(0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 1, 1), (1, 2, 0), (2, 0, 1), (2, 0, 1), (2, 1, 2)];
         let table = of_rows(&rows, None, [3, 3, 3]).with_classes(2).unwrap();
         let soft = penalties(&table, false, &Control::default()).unwrap();
@@ -180,7 +182,8 @@ mod tests {
 
     #[test]
     fn a_long_chain_is_evened_out() {
-        // Answer i may go to worker i or i + 1, but for many at the first worker's that may only go there or to the second.
+        // Answer i may go to worker i or i + 1, but for many at the first worker's that may only go there or to the
+        // second.
         let n = 200_u32;
         let mut rows: Vec<(u32, u32, u16)> = (0..n).flat_map(|i| [(i, i, 0), (i, i + 1, 0), (i, n + 1, 1)]).collect();
         rows.extend((n..n + 100).flat_map(|i| [(i, 0, 0), (i, 1, 0), (i, n + 1, 1)]));

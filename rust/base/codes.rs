@@ -1,7 +1,7 @@
 //! The table of codes: (task, worker, code) rows in compressed task order, immutable once built.
 //!
-//! For kinds whose answers are numbered: distinct sets, texts or objects, masks, readings, boxes. What a code stands for is
-//! the caller's.
+//! For kinds whose answers are numbered: distinct sets, texts or objects, masks, tag sequences, boxes. The meaning of a
+//! code is the caller's.
 
 use std::cmp::Ordering;
 use std::ops::Deref;

@@ -1,4 +1,4 @@
-//! The line between a long computation and whoever waits for it: cancellation one way, progress the other.
+//! The line between a long computation and its caller: cancellation one way, progress the other.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -7,7 +7,7 @@ use crate::{Error, Result};
 /// Shared by the thread that computes and the thread that waits.
 ///
 /// Kernels call [`Control::check`] once per block of work (well under a second), drivers call [`Control::report`] once
-/// per iteration. Both are a relaxed atomic access, so they cost nothing beside the work.
+/// per iteration. Both are a relaxed atomic access, so they cost nothing compared with the work.
 #[derive(Debug, Default)]
 pub struct Control {
     cancelled: AtomicBool,

@@ -54,7 +54,7 @@ pub(crate) trait Steps {
     fn copy(point: &Self::Point) -> Result<Self::Point>;
     /// Makes a step; returns the objective at the point given, or at the one reached, but always at the same of both.
     fn step(&mut self, point: &mut Self::Point) -> Result<f64>;
-    /// A permitted point beyond three consecutive ones, where there is a leap to make.
+    /// A permitted point beyond three consecutive ones, where an extrapolation is possible.
     fn leap(&self, points: [&Self::Point; 3], reach: &mut Reach) -> Result<Option<Self::Point>>;
 }
 
@@ -89,11 +89,13 @@ impl Course {
         Ok(())
     }
 
-    /// Two steps and a leap at a time (SQUAREM, Varadhan & Roland 2008), from `point`, which ends at the best one found.
+    /// Two steps and an extrapolation at a time (SQUAREM, Varadhan & Roland 2008), from `point`, which ends at the best
+    /// one found.
     ///
-    /// Where the objective after a leap is lower than the last, the point before it is taken instead and leaps become
-    /// shorter. So the objective never falls, and a refused leap costs one step. The stopping rule looks at whole cycles:
-    /// the step after a leap may gain little although the leap gained much.
+    /// Where the objective after an extrapolation is lower than the last, the point before it is taken instead and
+    /// extrapolations become shorter. So the objective never falls, and a rejected extrapolation costs one step. The
+    /// stopping rule looks at whole cycles: the step after an extrapolation may gain little although the extrapolation
+    /// gained much.
     pub fn accelerated<S: Steps>(
         &mut self,
         problem: &mut S,
@@ -125,7 +127,8 @@ impl Course {
             let one = S::copy(point)?;
             let objective = problem.step(point)?;
             self.record(objective, control);
-            // The last point must be one whose objective cannot be lower: no leap without a step left to check it.
+            // The last point must be one whose objective cannot be lower: no extrapolation without a step left to check
+            // it.
             if self.n_iter >= limits.max_iter {
                 return Ok(());
             }
@@ -140,7 +143,7 @@ mod tests {
     use super::*;
     use crate::base::squarem::leap;
 
-    /// A linear iteration towards (1, 1), whose objective is minus the distance; leaps overshoot where they are told to.
+    /// A linear iteration toward (1, 1), whose objective is minus the distance; extrapolations overshoot on request.
     struct Halving {
         overshoot: bool,
     }

@@ -29,11 +29,12 @@ pub struct Encoded<T> {
     pub names: Vec<T>,
 }
 
-/// Encodes integers: a table look-up where the values are dense, hashing otherwise. O(rows) + O(distinct · log distinct).
+/// Encodes integers: a table look-up where the values are dense, hashing otherwise. O(rows) + O(distinct · log
+/// distinct).
 pub fn integers(values: &[i64], control: &Control) -> Result<Encoded<i64>> {
     let Some((low, high)) = range(values, control)? else { return Ok(Encoded { codes: vec![], names: vec![] }) };
     let span = high.abs_diff(low);
-    // Dense enough that the look-up table is no larger than a few bytes a row.
+    // Dense enough that the look-up table is no larger than a few bytes per row.
     if span < (values.len() as u64).saturating_mul(4).max(1 << 16) {
         return dense(values, low, span as usize + 1, control);
     }
@@ -184,7 +185,7 @@ fn fill_blocks<T: Send>(out: &mut [T], control: &Control, f: impl Fn(usize, &mut
 
 /// A column whose rows can be hashed, compared and ordered.
 trait Column: Sync {
-    /// What a shard stores of a value: ordered as the values are, and enough to tell most of them apart without going
+    /// What a shard stores of a value: ordered as the values are, and enough to distinguish most of them without going
     /// back to the column.
     type Key: Copy + Ord + Send + Sync;
     fn len(&self) -> usize;
@@ -264,13 +265,14 @@ struct Entry<K> {
 
 type Shard<K> = HashTable<Entry<K>>;
 
-/// The rows of a block, ordered by shard: where each shard's rows begin and end, and the rows, counted from the block's.
+/// The rows of a block, ordered by shard: where each shard's rows begin and end, and the rows, counted from the
+/// block's.
 struct Partition<'a> {
     bounds: [u32; N_SHARDS + 1],
     rows: &'a mut [u16],
 }
 
-/// Codes of all rows, and for each code a row that holds its value. Transient memory: 6 bytes a row.
+/// Codes of all rows, and for each code a row that holds its value. Transient memory: 6 bytes per row.
 fn encode<C: Column>(column: &C, control: &Control) -> Result<(Vec<u32>, Vec<u64>)> {
     if column.len() > u32::MAX as usize {
         return Err(Error::invalid(format!("{} rows exceed the {} that one table holds", column.len(), u32::MAX)));

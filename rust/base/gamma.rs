@@ -8,10 +8,10 @@ pub(crate) trait Source {
     fn normal(&mut self) -> f64;
 }
 
-/// The logarithm of a Gamma(shape, 1) variable, which does not underflow where the shape is small: G. Marsaglia and W. W.
-/// Tsang, "A simple method for generating gamma variables", ACM TOMS 26 (2000).
+/// The logarithm of a Gamma(shape, 1) variable, which does not underflow where the shape is small: G. Marsaglia and W.
+/// W. Tsang, "A simple method for generating gamma variables", ACM TOMS 26 (2000).
 ///
-/// Where the shape is 0, so is the variable; an infinite one has an infinite variable, and one that is no positive number
+/// Where the shape is 0, so is the variable; an infinite one has an infinite variable, and one that is not positive
 /// has none. At least 95 % of the proposals for any other shape are accepted, so that there is no end to wait for.
 pub(crate) fn log_gamma(shape: f64, source: &mut impl Source) -> f64 {
     if shape == 0.0 || shape == f64::INFINITY {

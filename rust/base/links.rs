@@ -1,8 +1,9 @@
 //! Who did what: links between tasks and workers in compressed task order, whatever it is that they carry.
 //!
-//! A table is its links and one payload for each of them, in the same order: a label ([`crate::categorical::table::Table`]),
-//! numbers ([`crate::numeric::table::Ratings`]) or a code ([`crate::base::codes::CodeTable`]). The links are sorted by task, then worker, then payload, then weight, so that the same rows
-//! in any order give the same table.
+//! A table is its links and one payload for each of them, in the same order: a label
+//! ([`crate::categorical::table::Table`]), numbers ([`crate::numeric::table::Ratings`]) or a code
+//! ([`crate::base::codes::CodeTable`]). The links are sorted by task, then worker, then payload, then weight, so that
+//! the same rows in any order give the same table.
 
 mod sort;
 
@@ -19,9 +20,9 @@ pub(crate) use sort::{ByWorker, Payload};
 
 /// The least and the greatest weight of an annotation that counts at all.
 ///
-/// A weight counts a label so many times. From 2⁵³ on a double cannot count by ones; far below one label, products of a
-/// few weights would vanish. Between the two, all that kernels make of weights (squares, products, sums over 2³² rows)
-/// stays within the range of a double.
+/// A weight counts a label this many times. From 2⁵³ on a double cannot count by ones; far below one label, products of
+/// a few weights would vanish. Between the two, all that kernels make of weights (squares, products, sums over 2³²
+/// rows) stays within the range of a double.
 pub const WEIGHTS: (f64, f64) = (1e-30, 1e15);
 
 /// How many rows a kernel handles between two looks at [`Control::check`].
@@ -54,7 +55,7 @@ pub struct Log<'a> {
 }
 
 impl Log<'_> {
-    /// Checks all but the payload, of which there are so many and each is a `what`.
+    /// Checks all but the payload, of which there are this many and each is a `what`.
     pub(crate) fn validate(&self, what: &str, carried: usize, control: &Control) -> Result<()> {
         let n = self.tasks.len();
         if self.workers.len() != n || carried != n || self.weights.is_some_and(|w| w.len() != n) {
@@ -86,7 +87,7 @@ impl Log<'_> {
         if let Some((row, bad)) = self.weights.and_then(|w| w.iter().enumerate().find(|(_, weight)| !counts(weight))) {
             return Err(Error::invalid(format!(
                 "weight {bad:e} at row {row} counts its label neither 0 times nor between {least:e} and {most:e} times; \
-                 mend or drop that row"
+                 fix or drop that row"
             )));
         }
         Ok(())
@@ -112,7 +113,7 @@ pub(crate) fn check_codes<T: Copy + Sync + Into<u32>>(
     })
 }
 
-/// The links. Memory: 4 bytes each, 8 more with weights, and 4 bytes a task.
+/// The links. Memory: 4 bytes each, 8 more with weights, and 4 bytes per task.
 #[derive(Debug)]
 pub struct Links {
     n_workers: usize,
@@ -254,7 +255,7 @@ impl Links {
         Ok(counts)
     }
 
-    /// The first worker of the group of each, whose workers share tasks with one another and with nobody else.
+    /// The first worker of the group of each, whose workers share tasks with one another and with no other worker.
     pub fn worker_groups(&self) -> Result<Vec<u32>> {
         let counts = self.worker_counts()?;
         let mut found = Components::new(self.n_workers)?;

@@ -1,9 +1,9 @@
-//! Memory that may be refused, hints to the memory system, and the only `unsafe` in the crate.
+//! Memory that may be rejected, hints to the memory system, and the only `unsafe` in the crate.
 //!
 //! An allocation that fails inside `vec!`, `collect` or `clone` ends the process. So whatever grows with the tasks, the
-//! workers, the annotations, pairs of them or the square of the classes is asked for here, and a refusal is
-//! [`Error::OutOfMemory`]. What is bounded (a row of the classes is at most half a megabyte) is allocated as usual: each
-//! large allocation makes sure that there is room left for it.
+//! workers, the annotations, pairs of them or the square of the classes is asked for here, and a rejection is
+//! [`Error::OutOfMemory`]. What is bounded (a row of the classes is at most half a megabyte) is allocated as usual:
+//! each large allocation makes sure that there is room left for it.
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::hint::black_box;
@@ -17,7 +17,7 @@ use crate::{Error, Result};
 /// From this many bytes on, an allocation counts as large.
 const LARGE: usize = 1 << 20;
 
-/// What must remain beside a large allocation, for the small ones that cannot be refused. Above the 32 MB up to which
+/// What must remain next to a large allocation, for the small ones that cannot be rejected. Above the 32 MB up to which
 /// glibc learns from what is freed: the question must not change how memory is handed out.
 const REMAINDER: usize = 1 << 26;
 
@@ -44,7 +44,8 @@ zero!(bool, u8, u16, u32, u64, usize, i16, i32, i64, f32, f64);
 #[allow(unsafe_code)]
 unsafe impl<T: Zero, const N: usize> Zero for [T; N] {}
 
-/// As many zeros. The system hands out large ones as pages that nobody has touched yet: each thread maps what it writes.
+/// As many zeros. The system hands out large ones as pages that have not been touched yet: each thread maps what it
+/// writes.
 #[allow(unsafe_code)]
 pub(crate) fn zeros<T: Zero>(len: usize) -> Result<Vec<T>> {
     let refused = || refusal::<T>(len);
@@ -53,8 +54,8 @@ pub(crate) fn zeros<T: Zero>(len: usize) -> Result<Vec<T>> {
     if layout.size() == 0 {
         return Ok(Vec::new());
     }
-    // SAFETY: the layout is not empty; the pointer, if there is one, comes from the global allocator with that layout, and
-    // `len` zeros are values of `T`.
+    // SAFETY: the layout is not empty; the pointer, if there is one, comes from the global allocator with that layout,
+    // and `len` zeros are values of `T`.
     let found = unsafe {
         let pointer = alloc_zeroed(layout).cast::<T>();
         if pointer.is_null() {
@@ -74,7 +75,7 @@ pub(crate) fn with_room<T>(len: usize) -> Result<Vec<T>> {
     Ok(made)
 }
 
-/// Makes room for exactly so many more items.
+/// Makes room for exactly this many more items.
 pub(crate) fn reserve<T>(items: &mut Vec<T>, more: usize) -> Result<()> {
     if items.capacity() - items.len() >= more {
         return Ok(());
@@ -103,14 +104,14 @@ pub(crate) fn push<T>(items: &mut Vec<T>, item: T) -> Result<()> {
     Ok(())
 }
 
-/// The same value so many times.
+/// The same value this many times.
 pub(crate) fn filled<T: Clone>(value: T, len: usize) -> Result<Vec<T>> {
     let mut made = with_room(len)?;
     made.resize(len, value);
     Ok(made)
 }
 
-/// Makes `items` so many zeros, in the room it has if that suffices: scratch that is used again and again.
+/// Makes `items` this many zeros, in the room it has if that suffices: scratch that is used again and again.
 pub(crate) fn clear<T: Zero + Default>(items: &mut Vec<T>, len: usize) -> Result<()> {
     items.clear();
     reserve(items, len)?;
@@ -161,7 +162,7 @@ pub(crate) fn ready<T>(scratch: &mut Result<T>) -> Result<&mut T> {
     scratch.as_mut().map_err(|error| error.clone())
 }
 
-/// Fails where a stable sort of the items would not find the room it takes beside them.
+/// Fails where a stable sort of the items would not find the room it takes next to them.
 pub(crate) fn room_to_sort<T>(items: &[T]) -> Result<()> {
     with_room::<T>(items.len()).map(drop)
 }
@@ -177,11 +178,11 @@ fn leave_room(bytes: usize) -> Result<()> {
     }
     let mut remainder = Vec::<u8>::new();
     let found = remainder.try_reserve_exact(REMAINDER);
-    black_box(&mut remainder); // else the compiler sees that nobody uses it, and does not ask
+    black_box(&mut remainder); // else the compiler sees that it is unused, and does not ask
     found.map_err(|_| Error::OutOfMemory(bytes))
 }
 
-/// Every allocation asks here first; tests make it refuse one.
+/// Every allocation asks here first; tests make it reject one.
 #[cfg(not(test))]
 #[inline(always)]
 #[allow(clippy::unnecessary_wraps)]
@@ -235,12 +236,12 @@ pub(crate) fn prefetch_at<T>(data: &[T], at: usize) {
 #[allow(unsafe_code)]
 fn hint<T>(item: &T) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: the reference is valid, and a prefetch neither reads nor writes memory as far as the program can tell.
+    // SAFETY: the reference is valid, and a prefetch neither reads nor writes memory as far as the program can observe.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(item).cast::<i8>()) }
 }
 
-/// Asks that memory which is about to be written come in large pages: small ones are mapped one by one, each on first touch,
-/// which takes longer than to write them.
+/// Asks that memory which is about to be written come in large pages: small ones are mapped one by one, each on first
+/// touch, which takes longer than to write them.
 fn in_large_pages<T>(start: *const T, bytes: usize) {
     #[cfg(target_os = "linux")]
     advise(start.cast(), bytes, libc::MADV_HUGEPAGE);
@@ -259,7 +260,7 @@ pub(crate) fn large_pages(data: &[f64]) {
     let _ = data;
 }
 
-/// Tells the system how the whole pages of an allocation are used, unless there are too few to gain.
+/// Advises the system how the whole pages of an allocation are used, unless there are too few to gain.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 fn advise(start: *const u8, bytes: usize, advice: libc::c_int) {
@@ -270,8 +271,8 @@ fn advise(start: *const u8, bytes: usize, advice: libc::c_int) {
     if len < WORTHWHILE {
         return;
     }
-    // SAFETY: the callers' memory is allocated and as long as they say, the range lies within it, and neither of the two advices
-    // given here changes what memory holds. Failure is harmless.
+    // SAFETY: the callers' memory is allocated and as long as they say, the range lies within it, and neither of the
+    // two advices given here changes what memory holds. Failure is harmless.
     unsafe { libc::madvise(start.with_addr(first).cast_mut().cast(), len, advice) };
 }
 

@@ -10,7 +10,7 @@ use crate::{Error, Result};
 pub const FLOOR: f64 = 1e-30;
 
 /// A value lower by less than this share of itself is level: sums over labels in another order differ by as much. Else
-/// rounding would choose which of the last, smallest steps of a climb are taken.
+/// rounding would choose which of the last, smallest steps of an ascent are taken.
 pub const LEVEL: f64 = 1e-13;
 
 /// How many probabilities may be multiplied before the product must be rescaled (see [`FLOOR`]).
@@ -18,9 +18,9 @@ pub const BLOCK: usize = 8;
 
 /// A sum that does not depend on the order of its terms.
 ///
-/// What each addition rounds off is added up beside it (Neumaier's way). That is exact to the last bit unless terms differ
-/// by fifteen orders of magnitude. It is for methods whose iterations would otherwise blow rounding up: where a table
-/// is symmetric, they stay on the fence, and no order of workers pushes them off it.
+/// What each addition rounds off is added up next to it (Neumaier's way). That is exact to the last bit unless terms
+/// differ by fifteen orders of magnitude. It is for methods whose iterations would otherwise blow rounding up: where a
+/// table is symmetric, they stay on the fence, and no order of workers pushes them off it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sum {
     rounded: f64,
@@ -56,8 +56,8 @@ impl Sum {
 /// The logarithm of a long product, at one `ln` for the whole of it.
 ///
 /// Each factor is split into a power of two, whose exponents are added exactly, and a mantissa in [1, 2); the mantissas
-/// are multiplied, which loses no more precision than adding as many logarithms would. Their product is split in turn when
-/// it has grown large, once in hundreds of factors.
+/// are multiplied, which loses no more precision than adding as many logarithms would. Their product is split in turn
+/// when it has grown large, once in hundreds of factors.
 #[derive(Debug, Clone, Copy)]
 pub struct LogProduct {
     mantissa: f64,
@@ -133,7 +133,8 @@ pub fn rescale(values: &mut [f64]) -> i64 {
     exponent
 }
 
-/// The power of two by which a positive normal number must be multiplied to lie in [1, 2), and the exponent it takes away.
+/// The power of two by which a positive normal number must be multiplied to lie in [1, 2), and the exponent it takes
+/// away.
 ///
 /// The factor is exact and normal: at the very ends of the range it stops short.
 #[inline(always)]
@@ -151,7 +152,8 @@ pub(crate) fn to_unit(bits: u64) -> f64 {
 /// The increment of `SplitMix64`.
 pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A bijection of 64-bit words that spreads any change of the input over all output bits (the finaliser of `SplitMix64`).
+/// A bijection of 64-bit words that spreads any change of the input over all output bits (the finalizer of
+/// `SplitMix64`).
 pub(crate) fn scramble(word: u64) -> u64 {
     let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

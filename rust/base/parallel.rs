@@ -1,8 +1,8 @@
 //! Parallel loops over blocks of rows.
 //!
-//! They take what is to be done as a trait object: a generic loop would be compiled anew, as a tree of joins, for every job.
-//! The call costs nothing beside a block. Blocks are a function of the data, so that sums over them do not depend on the
-//! number of threads.
+//! They take what is to be done as a trait object: a generic loop would be compiled again, as a tree of joins, for
+//! every job. The call costs nothing compared with a block. Blocks are a function of the data, so that sums over them
+//! do not depend on the number of threads.
 
 use std::ops::Range;
 
@@ -41,12 +41,12 @@ pub(crate) fn wanted_chunks(n_annotations: usize) -> usize {
     n_annotations.div_ceil(ROWS_PER_CHUNK).clamp(1, MOST_CHUNKS)
 }
 
-/// How many tables of so many numbers there is room for.
+/// How many tables of this many numbers there is room for.
 pub(crate) fn room_for(n_annotations: usize, numbers: usize) -> usize {
     SMALL.max(8 * n_annotations) / (numbers * size_of::<f64>()).max(1)
 }
 
-/// How many chunks there are if each has a table of so many numbers.
+/// How many chunks there are if each has a table of this many numbers.
 ///
 /// Two tables at least, whatever room they take: one would leave the other cores idle.
 pub(crate) fn chunks_with_tables(n_annotations: usize, numbers: usize) -> usize {

@@ -1,19 +1,19 @@
 //! Short tasks in an order that a processor can foresee.
 //!
-//! Where tasks have different numbers of rows, nothing tells a processor where the next one ends: each wrong guess costs as
-//! much as the arithmetic of several rows. So tasks are taken some hundreds at a time, those of as many rows one after another,
-//! by loops of that very length.
+//! Where tasks have different numbers of rows, a processor cannot predict where the next one ends: each wrong guess
+//! costs as much as the arithmetic of several rows. So tasks are taken some hundreds at a time, those of as many rows
+//! one after another, by loops of that very length.
 
 use std::ops::Range;
 
 /// Tasks of a block: few enough that their rows stay in the processor's first cache, whatever order they are taken in.
 const TASKS: usize = 256;
-/// Tasks of so many rows or more are taken together.
+/// Tasks of this many rows or more are taken together.
 const LONG: usize = 13;
 
 /// What is done with a task.
 pub(crate) trait EachTask {
-    /// Told the task, and its rows.
+    /// Called with the task, and its rows.
     fn task(&mut self, task: usize, rows: Range<usize>);
 }
 
@@ -48,7 +48,8 @@ pub(crate) fn by_length(offsets: &[u32], tasks: Range<usize>, job: &mut impl Eac
     }
 }
 
-/// Writes the places of at most [`TASKS`] tasks, by length and then as they come; returns where those of each length end.
+/// Writes the places of at most [`TASKS`] tasks, by length and then as they come; returns where those of each length
+/// end.
 #[inline(always)]
 fn sorted(offsets: &[u32], order: &mut [u8; TASKS]) -> [usize; LONG + 1] {
     let n = offsets.len() - 1;

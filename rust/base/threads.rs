@@ -1,7 +1,7 @@
 //! Thread pools, of a size set by `MANYHANDS_NUM_THREADS` or [`set_num_threads`].
 //!
-//! Each call has a pool to itself while it runs. In a shared one, a thread that waits for its part of a short call would
-//! take up a long call, and return to the short one only when the long one ends.
+//! Each call has a pool to itself while it runs. In a shared one, a thread that waits for its part of a short call
+//! would take up a long call, and return to the short one only when the long one ends.
 
 use std::ops::Deref;
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 use crate::{Error, Result};
 
-/// The pools that nobody uses now.
+/// The pools that are idle.
 struct Idle {
     /// A forked child inherits the pools' memory but not their threads, so pools serve only the process that made them.
     process: u32,
@@ -106,7 +106,7 @@ impl Drop for Lease {
     }
 }
 
-/// A pool that nobody else uses.
+/// An idle pool.
 pub fn lease() -> Result<Lease> {
     let (pool, n_threads) = with_idle(|idle| (idle.pools.pop(), idle.n_threads))?;
     Ok(Lease(Some(pool.map_or_else(|| build_some(n_threads), Ok)?)))
@@ -119,7 +119,7 @@ pub fn num_threads() -> Result<usize> {
 
 /// Sets the number of threads of every later call; answers never depend on it.
 pub fn set_num_threads(n_threads: usize) -> Result<()> {
-    // Made here, so that a number that cannot be had is refused here.
+    // Made here, so that a number that cannot be had is rejected here.
     let pool = build(n_threads)?;
     with_idle(|idle| {
         idle.n_threads = n_threads;

@@ -10,7 +10,7 @@ use crate::{Error, Result};
 /// Tasks that one job handles.
 const TASKS: usize = 1 << 11;
 
-/// What keeps an average from being as sure of itself as its members.
+/// What keeps an average from being as confident as its components.
 #[derive(Debug, Clone, Copy)]
 pub struct Doubt {
     /// Of the errors on one task.
@@ -21,10 +21,10 @@ pub struct Doubt {
 
 /// The average of posteriors (tasks × classes each), and how far they are from it.
 ///
-/// The logarithms of a task's average are divided by the design effect of its votes, 1 + correlation · (total − 1), where
-/// `totals` counts them, and the result is mixed with equal shares. Neither changes which class comes first. Distances are
-/// weighted means of total variation, and are taken before that. Time and memory O(members · tasks · classes) and
-/// O(tasks · classes).
+/// The logarithms of a task's average are divided by the design effect of its votes, 1 + correlation · (total − 1),
+/// where `totals` counts them, and the result is mixed with equal shares. Neither changes which class comes first.
+/// Distances are weighted means of total variation, and are taken before that. Time and memory O(members · tasks ·
+/// classes) and O(tasks · classes).
 pub fn pooled(
     posteriors: &[&[f64]],
     weights: &[f64],
@@ -61,11 +61,12 @@ pub fn pooled(
     Ok((mixed, distance))
 }
 
-/// The least information that an answer is taken to carry: where nobody's carries any, all votes count alike.
+/// The least information that an answer is taken to carry: where no worker's carries any, all votes count alike.
 const LEAST: f64 = 1e-9;
 
-/// How many votes of equal information would weigh as evenly: (Σ w·I)² / Σ w·I² over the votes on a task, with w the weight
-/// of a vote and I the information of its worker's answers. The number of votes where all inform alike, fewer elsewhere.
+/// How many votes of equal information would weigh as evenly: (Σ w·I)² / Σ w·I² over the votes on a task, with w the
+/// weight of a vote and I the information of its worker's answers. The number of votes where all inform alike, fewer
+/// elsewhere.
 pub fn effective_votes(table: &Table, information: &[f64], control: &Control) -> Result<Vec<f64>> {
     if information.len() != table.n_workers() {
         return Err(Error::invalid(format!("{} workers need as many numbers", table.n_workers())));
@@ -81,7 +82,7 @@ pub fn effective_votes(table: &Table, information: &[f64], control: &Control) ->
                 sum += told;
                 squares += told * informs;
             }
-            // In this order, since the square of a large weight is no number any more.
+            // In this order, since the square of a large weight overflows.
             *to = if squares > 0.0 { sum * (sum / squares) } else { 0.0 };
         }
         Ok(())

@@ -1,16 +1,16 @@
-//! How strongly the errors on one task are correlated, told from the labels alone.
+//! How strongly the errors on one task are correlated, estimated from the labels alone.
 //!
-//! The model is a Gaussian copula with one factor: worker m is right on a task of class k where √r·u + √(1 − r)·ε < aₘₖ, with
-//! Φ(aₘₖ) their accuracy, u shared by everybody on the task, and ε their own. What they say where they are wrong does not
-//! depend on u. A fit that took r for zero has given accuracies, and is too sure of both classes and accuracies where r is
-//! not; so r is found together with a shift δ of all aₘₖ, as the root of two estimating functions that have mean zero at the
-//! truth, since classes are averaged over with their posterior *under r and δ*:
+//! The model is a Gaussian copula with one factor: worker m is right on a task of class k where √r·u + √(1 − r)·ε <
+//! aₘₖ, with Φ(aₘₖ) their accuracy, u shared by all workers on the task, and ε their own. What they say where they are
+//! wrong does not depend on u. A fit that took r for zero has given accuracies, and is too sure of both classes and
+//! accuracies where r is not; so r is found together with a shift δ of all aₘₖ, as the root of two estimating functions
+//! that have mean zero at the truth, since classes are averaged over with their posterior *under r and δ*:
 //!
 //! * of pairs: products of two workers' residuals, less their covariance under r;
 //! * of votes: residuals.
 //!
-//! A task's own labels are taken out of the accuracies it is judged by. Nothing is drawn at random, so that renaming tasks,
-//! workers or classes changes nothing.
+//! A task's own labels are taken out of the accuracies it is judged by. Nothing is drawn at random, so that renaming
+//! tasks, workers or classes changes nothing.
 
 use rayon::prelude::*;
 
@@ -29,7 +29,7 @@ const STRIDE: f64 = 0.25;
 const SHIFTS: (f64, f64) = (-1.0, 0.5);
 /// Precision of the belief that accuracies are about right: a standard deviation of 0.3.
 const PRECISION: f64 = 1.0 / (0.3 * 0.3);
-/// The standard error that stands for knowing nothing, and the slope that tells nothing.
+/// The standard error that stands for knowing nothing, and the slope that has no information.
 const NOTHING: f64 = 1.0;
 const FLAT: f64 = 1e-9;
 
@@ -63,14 +63,14 @@ const SHARES: [f64; 9] = [
 const N: usize = NODES.len();
 /// Terms of the series of the covariance in powers of r: within a few per cent up to r = 0.5 and accuracies of 0.98.
 const TERMS: usize = 3;
-/// What belongs to an accuracy beside the evidence of an answer: weight of a residual, the same times the accuracy, and
-/// terms of the covariance.
+/// What belongs to an accuracy next to the evidence of an answer: weight of a residual, the same times the accuracy,
+/// and terms of the covariance.
 const WEIGHT: usize = 0;
 const EXPECTED: usize = 1;
 const SERIES: usize = 2;
 const WIDTH: usize = SERIES + TERMS;
 
-/// Tasks of larger logs are sampled down to about so many annotations: the error is a few thousandths by then.
+/// Tasks of larger logs are sampled down to about this many annotations: the error is a few thousandths by then.
 const MOST: usize = 1 << 18;
 /// Tasks that one job handles.
 const TASKS: usize = 1 << 10;
@@ -79,10 +79,10 @@ const LEAST: f64 = 1e-12;
 
 /// The correlation of errors on one task, and its standard error.
 ///
-/// `posterior` is that of a fit that takes workers to err independently, (tasks × classes), `counts` the pseudo-counts and
-/// expected counts that its confusion matrices are the shares of, (workers × true × observed), and `prior` its classes'.
-/// Time O(annotations · classes) for each of four to fourteen evaluations, on a part of logs above 262,144 annotations,
-/// unless the table is `sampled` from one already; memory O((tasks + workers) · classes).
+/// `posterior` is that of a fit that takes workers to err independently, (tasks × classes), `counts` the pseudo-counts
+/// and expected counts that its confusion matrices are the shares of, (workers × true × observed), and `prior` its
+/// classes'. Time O(annotations · classes) for each of four to fourteen evaluations, on a part of logs above 262,144
+/// annotations, unless the table is `sampled` from one already; memory O((tasks + workers) · classes).
 pub fn error_correlation(
     table: &Table,
     posterior: &[f64],
@@ -109,7 +109,7 @@ struct Crowd<'a> {
     posterior: &'a [f64],
     /// The tasks that are looked at.
     tasks: Vec<u32>,
-    /// Prior and evidence of each of them without what it told itself, in logarithms, (tasks looked at × classes).
+    /// Prior and evidence of each of them without its own evidence, in logarithms, (tasks looked at × classes).
     evidence: Vec<f64>,
     /// Where a worker's accuracy lies among the knots, and their (pseudo-)answers, by class, (workers × classes).
     places: Vec<(f64, f64)>,
@@ -322,7 +322,7 @@ impl Class {
     }
 }
 
-/// Everything that one worker said of one task: several rows where they repeated themselves.
+/// All answers of one worker to one task: several rows where they repeated themselves.
 struct Run<'a> {
     table: &'a Table,
     rows: std::ops::Range<usize>,

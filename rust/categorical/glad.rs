@@ -2,10 +2,10 @@
 //!
 //! Worker `w` answers task `n` rightly with probability σ(ability[w] · exp(ease[n])), and errors are spread evenly.
 //! Abilities and eases have normal priors of variance one. A pass is coordinate ascent, every step of which can only
-//! raise the penalised log-likelihood: each task moves its ease (the posterior is summed out, so that is a climb in one
-//! dimension), each worker its ability given the posteriors (a concave climb in one dimension, the M-step of EM), and
-//! at last all abilities are multiplied by one number and all eases divided by it, which the labels cannot tell apart
-//! but the priors can.
+//! raise the penalized log-likelihood: each task moves its ease (the posterior is summed out, so that is an ascent in
+//! one dimension), each worker its ability given the posteriors (a concave ascent in one dimension, the M-step of EM),
+//! and at last all abilities are multiplied by one number and all eases divided by it, which the labels cannot tell
+//! apart but the priors can.
 
 use rayon::prelude::*;
 
@@ -28,7 +28,7 @@ const STILL: f64 = 1e-12;
 /// Steps that settle the common factor.
 const STEPS_TOGETHER: usize = 5;
 
-/// Everything [`glad_fit`] can be told.
+/// Arguments of [`glad_fit`].
 #[derive(Debug, Clone, Copy)]
 pub struct Options<'a> {
     /// Class prior, (classes); it stays as it is.
@@ -52,9 +52,9 @@ pub struct Fit {
     pub ability: Vec<f64>,
     /// Ease of each task: the logarithm of its inverse difficulty.
     pub ease: Vec<f64>,
-    /// Probability of a right answer of each worker, averaged over the tasks they labelled.
+    /// Probability of a right answer of each worker, averaged over the tasks they labeled.
     pub accuracy: Vec<f64>,
-    /// The penalised log-likelihood, up to a constant, at the start and after each pass.
+    /// The penalized log-likelihood, up to a constant, at the start and after each pass.
     pub history: Vec<f64>,
     /// Passes made.
     pub n_iter: usize,
@@ -64,8 +64,8 @@ pub struct Fit {
 
 /// Fits abilities and eases.
 ///
-/// Time O(annotations + tasks · classes) a pass, with a few exponentials for each annotation. Memory beside the result:
-/// 8 bytes a task, and the table in worker order (5 to 6 bytes an annotation), which is kept with the table.
+/// Time O(annotations + tasks · classes) a pass, with a few exponentials for each annotation. Memory in addition to the
+/// result: 8 bytes per task, and the table in worker order (5 to 6 bytes per annotation), which is kept with the table.
 pub fn glad_fit(table: &Table, options: &Options<'_>, control: &Control) -> Result<Fit> {
     validate(table, options)?;
     let order = table.by_worker(control)?;
@@ -83,7 +83,7 @@ pub fn glad_fit(table: &Table, options: &Options<'_>, control: &Control) -> Resu
     Ok(Fit { posterior, ability, ease, accuracy, history, n_iter, converged })
 }
 
-/// Class posteriors (tasks × classes) of tasks labelled by workers of known ability: each task takes its most probable
+/// Class posteriors (tasks × classes) of tasks labeled by workers of known ability: each task takes its most probable
 /// ease.
 pub fn glad_posterior(table: &Table, options: &Options<'_>, control: &Control) -> Result<Vec<f64>> {
     validate(table, options)?;
@@ -112,7 +112,7 @@ fn validate(table: &Table, options: &Options<'_>) -> Result<()> {
     }
 }
 
-/// A function at a point: its value, its slope, and a positive estimate of how it bends down.
+/// A function at a point: its value, its slope, and a positive estimate of how it curves down.
 #[derive(Debug, Clone, Copy)]
 struct Point {
     value: f64,
@@ -120,8 +120,8 @@ struct Point {
     bend: f64,
 }
 
-/// One step uphill from `at`, halved until the value does not fall, but for rounding; says where it led, and the function
-/// there.
+/// One step uphill from `at`, halved until the value does not fall, but for rounding; returns where it led, and the
+/// function there.
 ///
 /// `evaluate` was last called at the place that is returned.
 fn climb(at: f64, from: Point, mut evaluate: impl FnMut(f64) -> Point) -> (f64, Point) {
@@ -217,7 +217,7 @@ impl<'a> Model<'a> {
         })
     }
 
-    /// Every task climbs at most so many steps; returns the objective they reach.
+    /// Every task ascends at most this many steps; returns the objective they reach.
     fn move_tasks(&mut self, n_steps: usize) -> Result<f64> {
         let (k, tasks, ability, control) = (self.tasks.table.n_labels(), &self.tasks, &self.ability, self.control);
         let blocks: Vec<f64> = self
@@ -255,7 +255,7 @@ impl<'a> Model<'a> {
         self.ability.iter().zip(self.mean).map(|(a, mean)| -0.5 * (a - mean) * (a - mean)).sum()
     }
 
-    /// Every worker climbs one step, given the posteriors.
+    /// Every worker ascends one step, given the posteriors.
     fn move_workers(&mut self, order: &WorkerOrder) -> Result<()> {
         let (posterior, mean, control) = (&self.posterior, self.mean, self.control);
         let k = self.tasks.table.n_labels();

@@ -1,26 +1,26 @@
 //! The messages of Karger, Oh and Shah.
 //!
-//! On every edge of the graph of tasks and workers a task tells the worker what the *others* say of it, and the worker tells
-//! the task how far they can be relied on, judged by what was said of their *other* tasks. With two classes and `a` = ±1 for
-//! what the worker said of the task,
+//! On every edge of the graph of tasks and workers a task sends the worker what the *others* answered, and the worker
+//! sends the task how far they can be relied on, judged by what was answered of their *other* tasks. With two classes
+//! and `a` = ±1 for what the worker answered of the task,
 //!
 //! ```text
 //! x(task → worker) = Σ over the task's other workers   a · y(worker → task)
 //! y(worker → task) = Σ over the worker's other tasks   a · x(task → worker)
 //! ```
 //!
-//! With K classes each is asked about against the rest, all at the same time: `a` and `x` have an entry a class, `a` is 1 for
-//! the class that was named and −1/(K−1) for the others (so that a guess is worth nothing on average, and two classes give
-//! ±1), and a worker is as reliable for one class as for another: `a · x` is the sum over classes, divided by K/(K−1). All
-//! labels that a worker gave to one task make one edge, with the sum of their `a`, so that a repeated label counts twice and
-//! a weight counts as it says.
+//! With K classes each is asked about against the rest, all at the same time: `a` and `x` have one entry per class, `a`
+//! is 1 for the class that was named and −1/(K−1) for the others (so that a guess is worth nothing on average, and two
+//! classes give ±1), and a worker is as reliable for one class as for another: `a · x` is the sum over classes, divided
+//! by K/(K−1). All labels that a worker gave to one task make one edge, with the sum of their `a`, so that a repeated
+//! label counts twice and a weight counts as is.
 //!
-//! The messages are linear in the start, and only their proportions matter: each connected component is brought back to a
-//! largest message in [1, 2) by a power of two in every iteration, so that nothing overflows and no bit is lost.
+//! The messages are linear in the start, and only their proportions matter: each connected component is brought back to
+//! a largest message in [1, 2) by a power of two in every iteration, so that nothing overflows and no bit is lost.
 //!
-//! One iteration is one pass, O(annotations) whatever the number of classes: of `x` a worker only ever hears `a · x`, and
-//! `y` is that, taken from the worker's sum. So one number an edge is kept, 8 bytes an annotation, and as much again at most
-//! for partial sums.
+//! One iteration is one pass, O(annotations) whatever the number of classes: of `x` a worker only ever hears `a · x`,
+//! and `y` is that, taken from the worker's sum. So one number an edge is kept, 8 bytes per annotation, and as much
+//! again at most for partial sums.
 
 use std::ops::Range;
 
@@ -56,10 +56,11 @@ pub struct Fit {
 
 /// Runs `n_iter` rounds of messages; the first come from a normal distribution of mean 1 and variance 1.
 ///
-/// The first message of an edge depends on the seed and on the codes of task and worker, not on other rows. In a component
-/// where messages die out (a tree: sooner or later nobody has others to tell of) every worker has weight 1 in the end, and
-/// the scores are votes. The start leans to one side, which settles the sign of all messages; where it fell on the wrong side
-/// by chance, so that a component's workers would be worse than a guess on average (counted by labels), the sign is turned.
+/// The first message of an edge depends on the seed and on the codes of task and worker, not on other rows. In a
+/// component where messages die out (a tree: sooner or later no worker has others to report on) every worker has weight
+/// 1 in the end, and the scores are votes. The start leans to one side, which settles the sign of all messages; where
+/// it fell on the wrong side by chance, so that a component's workers would be worse than a guess on average (counted
+/// by labels), the sign is turned.
 pub fn fit(table: &Table, n_iter: usize, seed: u64, control: &Control) -> Result<Fit> {
     if table.n_labels() < 2 {
         return Err(Error::invalid("messages need at least two classes, and the table has one"));
@@ -81,7 +82,8 @@ struct Run<'a> {
     chunks: Vec<Range<usize>>,
     /// Component of each worker.
     component: Vec<u32>,
-    /// a · x(task → worker) at the first row of each edge, before `scale` is applied; y(worker → task) before the first round.
+    /// a · x(task → worker) at the first row of each edge, before `scale` is applied; y(worker → task) before the first
+    /// round.
     messages: Vec<f64>,
     /// Σ a · x of each worker, with `scale` applied; empty before the first round.
     sums: Vec<f64>,
@@ -93,7 +95,7 @@ struct Run<'a> {
     plain: bool,
 }
 
-/// What y(worker → task) is made of beside the last a · x(task → worker).
+/// What y(worker → task) is made of next to the last a · x(task → worker).
 #[derive(Clone, Copy)]
 struct Known {
     sum: f64,
@@ -238,7 +240,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The votes on one task, each counting what its worker told of themselves.
+/// The votes on one task, each weighted by its worker's message.
 struct Votes<'a, L> {
     table: &'a Table,
     labels: &'a [L],
@@ -259,8 +261,8 @@ impl<'a, L: Label> Votes<'a, L> {
         Self { table, labels, rows: 0..0, replies: Vec::new(), by_class, all: 0.0, factors }
     }
 
-    /// A round for one task where every row is an edge of weight one: `messages` of its rows go in and come out, and are
-    /// added to the workers' sums. Returns the largest.
+    /// A round for one task where every row is an edge of weight one: `messages` of its rows go in and come out, and
+    /// are added to the workers' sums. Returns the largest.
     #[inline]
     fn exchange(&mut self, task: usize, messages: &mut [f64], known: &[Known], sums: &mut [f64]) -> f64 {
         let rows = self.table.rows_of(task);
@@ -281,7 +283,7 @@ impl<'a, L: Label> Votes<'a, L> {
         largest
     }
 
-    /// Counts the votes on a task; `reply(row, worker)` is told an edge's first row and gives its y.
+    /// Counts the votes on a task; `reply(row, worker)` is given an edge's first row and gives its y.
     #[inline]
     fn count(&mut self, task: usize, reply: impl Fn(usize, usize) -> f64) {
         // What the last task left, and no more: there may be many classes.
@@ -308,7 +310,7 @@ impl<'a, L: Label> Votes<'a, L> {
         self.table.weights().map_or(1.0, |w| w[row])
     }
 
-    /// Entry of Σ a · y for a class with so many of all votes.
+    /// Entry of Σ a · y for a class with this many of all votes.
     #[inline]
     fn score(&self, votes: f64, all: f64) -> f64 {
         self.factors[0] * votes - self.factors[1] * all
@@ -325,7 +327,7 @@ impl<'a, L: Label> Votes<'a, L> {
                 end += 1;
             }
             let message = if end == first + 1 {
-                // What is their own is taken away sum by sum, so that nothing is left where nobody else spoke.
+                // What is their own is taken away sum by sum, so that nothing is left where no other worker spoke.
                 let own = self.replies[first - self.rows.start] * self.weight(first);
                 let here = self.by_class[self.labels[first].code()];
                 self.weight(first) * self.score(here - own, self.all - own)
@@ -351,7 +353,7 @@ impl<'a, L: Label> Votes<'a, L> {
         rows.clone().map(heard).sum()
     }
 
-    /// Writes Σ a · y of each class; zeros where votes cancel but for rounding, which says nothing.
+    /// Writes Σ a · y of each class; zeros where votes cancel but for rounding, which have no information.
     fn write_scores(&self, scores: &mut [f64]) {
         let votes = self.rows.clone().zip(&self.replies);
         let size: f64 = votes.map(|(row, said)| (said * self.weight(row)).abs()).sum();

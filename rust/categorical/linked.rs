@@ -1,9 +1,9 @@
 //! Tasks that are linked: their classes are alike where edges say so (a Potts prior), by belief propagation.
 //!
-//! A message from a task to a neighbour says which class the neighbour has, by all that the task knows from elsewhere.
-//! Sweeps go through the tasks forth and back and send messages at once, so that a chain in the order of its tasks is done
-//! in one sweep, exactly, and any forest in as many as its longest path turns about. Where edges form cycles, messages may
-//! go around, and what they settle to is an approximation (Bethe's).
+//! A message from a task to a neighbor indicates which class the neighbor has, by all that the task knows from
+//! elsewhere. Sweeps go through the tasks forth and back and send messages at once, so that a chain in the order of its
+//! tasks is done in one sweep, exactly, and any forest in as many as its longest path turns about. Where edges form
+//! cycles, messages may go around, and what they settle to is an approximation (Bethe's).
 
 use crate::base::control::Control;
 use crate::base::memory::zeros;
@@ -21,11 +21,11 @@ const LEAST: f64 = f64::EPSILON - 1.0;
 /// Edges of tasks, each from both ends.
 #[derive(Debug, Clone, Copy)]
 pub struct Graph<'a> {
-    /// Where the neighbours of each task begin, and where the last end.
+    /// Where the neighbors of each task begin, and where the last end.
     pub offsets: &'a [u32],
-    /// Neighbours.
+    /// Neighbors.
     pub neighbours: &'a [u32],
-    /// For each, the place of the same edge among the neighbours of the other end.
+    /// For each, the place of the same edge among the neighbors of the other end.
     pub opposite: &'a [u32],
 }
 
@@ -126,13 +126,14 @@ struct Sender<'a> {
     graph: &'a Graph<'a>,
     evidence: &'a [f64],
     k: usize,
-    /// exp(strength) - 1.
+    /// exp(prior strength) - 1.
     gain: f64,
     rest: Vec<f64>,
 }
 
 impl Sender<'_> {
-    /// Logarithms of a task's beliefs, by its evidence and all messages to it. That from the neighbour at `e` lies at `e`.
+    /// Logarithms of a task's beliefs, by its evidence and all messages to it. That from the neighbor at `e` lies at
+    /// `e`.
     fn believe(&self, task: usize, messages: &[f64], belief: &mut [f64]) {
         let k = self.k;
         belief.copy_from_slice(&self.evidence[task * k..(task + 1) * k]);
@@ -141,7 +142,7 @@ impl Sender<'_> {
         }
     }
 
-    /// Sends messages to all neighbours; returns the largest change.
+    /// Sends messages to all neighbors; returns the largest change.
     fn send(&mut self, task: usize, belief: &[f64], messages: &mut [f64]) -> f64 {
         let k = self.k;
         let mut most = 0.0;
@@ -151,7 +152,8 @@ impl Sender<'_> {
             let back = self.graph.opposite[e] as usize;
             let message = &mut messages[back * k..(back + 1) * k];
             for (m, share) in message.iter_mut().zip(&self.rest) {
-                // Shares sum to one: classes that differ from the neighbour's have weight one, the same has one and the gain.
+                // Shares sum to one: classes that differ from the neighbor's have weight one, the same has one and the
+                // gain.
                 let log = (self.gain * share).max(LEAST).ln_1p();
                 most = f64::max(most, (log - *m).abs());
                 *m = log;
@@ -160,7 +162,7 @@ impl Sender<'_> {
         most
     }
 
-    /// Expected number of edges to later neighbours that agree; `belief` are logarithms.
+    /// Expected number of edges to later neighbors that agree; `belief` are logarithms.
     fn agreement(&mut self, task: usize, belief: &[f64], messages: &[f64], other: &mut [f64]) -> f64 {
         let k = self.k;
         let mut total = 0.0;
@@ -191,7 +193,7 @@ mod tests {
         to_unit(scramble((i as u64).wrapping_mul(GOLDEN)))
     }
 
-    /// Neighbours from pairs.
+    /// Neighbors from pairs.
     fn graph(n: usize, pairs: &[(u32, u32)]) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
         let mut ends: Vec<(u32, u32, usize)> =
             pairs.iter().enumerate().flat_map(|(i, (a, b))| [(*a, *b, i), (*b, *a, i)]).collect();

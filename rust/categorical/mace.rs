@@ -21,19 +21,19 @@ use crate::{Error, Result};
 /// Tasks between two looks at the control.
 const TASKS_PER_CHECK: usize = 1 << 12;
 
-/// Everything [`mace_fit`] can be told.
+/// Arguments of [`mace_fit`].
 #[derive(Debug, Clone, Copy)]
 pub struct Options<'a> {
     /// Whether the M-step is that of variational Bayes.
     pub variational: bool,
-    /// Imaginary tasks on which a worker knew, and on which they spammed: a Beta prior if variational, else
+    /// Pseudo-tasks on which a worker knew, and on which they spammed: a Beta prior if variational, else
     /// pseudo-counts.
     pub competence: [f64; 2],
-    /// Imaginary answers with each label while spamming: a Dirichlet prior if variational, else pseudo-counts.
+    /// Pseudo-answers with each label while spamming: a Dirichlet prior if variational, else pseudo-counts.
     pub strategy: f64,
     /// Where to start: how probably each worker knows.
     pub know: &'a [f64],
-    /// Where to start: what each worker says while spamming, (workers × classes).
+    /// Where to start: what each worker answers while spamming, (workers × classes).
     pub strategies: &'a [f64],
     /// Most passes over the annotations.
     pub max_iter: usize,
@@ -48,9 +48,9 @@ pub struct Fit {
     pub posterior: Vec<f64>,
     /// How probably each worker knows; the posterior mean if variational.
     pub know: Vec<f64>,
-    /// What each worker says while spamming, (workers × classes); the posterior mean if variational.
+    /// What each worker answers while spamming, (workers × classes); the posterior mean if variational.
     pub strategies: Vec<f64>,
-    /// The penalised log-likelihood, or the lower bound on the evidence, after each pass.
+    /// The penalized log-likelihood, or the lower bound on the evidence, after each pass.
     pub history: Vec<f64>,
     /// Passes made.
     pub n_iter: usize,
@@ -60,9 +60,9 @@ pub struct Fit {
 
 /// Fits by EM or variational Bayes.
 ///
-/// Time O(annotations + tasks · classes + workers · classes) a pass. Memory beside the result: 40 bytes for each worker
-/// and class, and a table of counts per chunk, at most 8 bytes an annotation in all (or 32 MB, or two tables, if that
-/// is more).
+/// Time O(annotations + tasks · classes + workers · classes) a pass. Memory in addition to the result: 40 bytes for
+/// each worker and class, and a table of counts per chunk, at most 8 bytes per annotation in all (or 32 MB, or two
+/// tables, if that is more).
 pub fn mace_fit(table: &Table, options: &Options<'_>, control: &Control) -> Result<Fit> {
     validate(table, options)?;
     let mut crowd = Crowd::new(table, options, control)?;
@@ -110,7 +110,7 @@ struct Chunk {
 struct Worker<'a> {
     /// Weights of knowing and spamming, then of each label while spamming: probabilities, or their geometric means.
     weights: &'a mut [f64],
-    /// The Dirichlet parameters behind the weights; of EM, the counts.
+    /// The Dirichlet parameters behind the weights; the counts for EM.
     counts: &'a mut [f64],
     /// For each label the weight of spamming it, and the ratio of all its weight to that, as logarithms if need be.
     factors: &'a mut [[f64; 2]],
@@ -256,7 +256,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Weights that maximise the likelihood of the counts; returns the log-density of the pseudo-counts.
+    /// Weights that maximize the likelihood of the counts; returns the log-density of the pseudo-counts.
     fn normalise(&mut self, prior: &[f64]) -> f64 {
         self.weights.copy_from_slice(self.counts);
         let (competence, strategy) = self.weights.split_at_mut(2);

@@ -1,8 +1,8 @@
 //! Minimax conditional entropy (Zhou et al. 2012, 2014): workers and tasks that confuse classes, each in their own way.
 //!
-//! Worker `w` says `l` on task `n` of class `c` with a probability proportional to exp(tau[n][c, l] + sigma[w][c,
+//! Worker `w` gives `l` on task `n` of class `c` with a probability proportional to exp(tau[n][c, l] + sigma[w][c,
 //! l]): the distribution of greatest entropy with the confusions that each worker and each task was seen to have. Its
-//! multipliers tau and sigma maximise the dual, which is the log-likelihood with classes summed out, less half the
+//! multipliers tau and sigma maximize the dual, which is the log-likelihood with classes summed out, less half the
 //! penalties times the squares of the multipliers (that is how far confusions may differ from those that were seen).
 //! Where classes are ordered, a matrix is a sum over the places between two classes of four numbers each, for truth
 //! and label below or not below it.
@@ -36,7 +36,7 @@ const STILL: f64 = 1e-12;
 /// Posterior probabilities below this add nothing that a sum would show.
 const NOTHING: f64 = 1e-16;
 
-/// Everything [`minimax_fit`] can be told.
+/// Arguments of [`minimax_fit`].
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// Whether classes are ordered by their codes.
@@ -56,7 +56,7 @@ pub struct Options {
 pub struct Fit {
     /// Class posterior of each task, (tasks × classes).
     pub posterior: Vec<f64>,
-    /// Probabilities of each worker's labels, averaged over the tasks they labelled, (workers × classes × classes).
+    /// Probabilities of each worker's labels, averaged over the tasks they labeled, (workers × classes × classes).
     pub confusion: Vec<f64>,
     /// Multipliers of each worker, (workers × classes × classes).
     pub sigma: Vec<f64>,
@@ -98,7 +98,7 @@ pub fn minimax_fit(table: &Table, options: &Options, control: &Control) -> Resul
     Ok(Fit { posterior, confusion, sigma, tau, history, n_iter, converged })
 }
 
-/// Class posteriors (tasks × classes) of tasks labelled by workers of known multipliers, (workers × classes × classes).
+/// Class posteriors (tasks × classes) of tasks labeled by workers of known multipliers, (workers × classes × classes).
 pub fn minimax_posterior(
     table: &Table,
     sigma: &[f64],
@@ -152,7 +152,7 @@ struct Model<'a> {
 }
 
 impl Model<'_> {
-    /// Every task climbs at most so many steps; returns the objective they reach.
+    /// Every task ascends at most this many steps; returns the objective they reach.
     fn move_tasks(&mut self, n_steps: usize) -> Result<f64> {
         let (table, control) = (self.table, self.control);
         let Self { workers, tasks: Side { shape, k, penalty, numbers, factors }, posterior, .. } = self;
@@ -177,7 +177,7 @@ impl Model<'_> {
         Ok(blocks.iter().sum::<f64>() - charge)
     }
 
-    /// Every worker climbs one step, given the posteriors.
+    /// Every worker ascends one step, given the posteriors.
     fn move_workers(&mut self, order: &WorkerOrder) -> Result<()> {
         let control = self.control;
         let Self { workers: Side { shape, k, penalty, numbers, factors }, tasks, posterior, .. } = self;
@@ -207,8 +207,8 @@ impl Model<'_> {
         )
     }
 
-    /// Probabilities of each worker's labels of each class, averaged over the tasks they labelled; on a task without
-    /// confusions of its own where they labelled none of the class.
+    /// Probabilities of each worker's labels of each class, averaged over the tasks they labeled; on a task without
+    /// confusions of its own where they labeled none of the class.
     fn confusion(&self, order: &WorkerOrder) -> Result<Vec<f64>> {
         let k = self.workers.k;
         let mut out = copied(&self.workers.factors)?;
@@ -233,7 +233,7 @@ impl Model<'_> {
     }
 }
 
-/// One task and those who labelled it.
+/// One task and those who labeled it.
 struct Task<'a> {
     table: &'a Table,
     control: &'a Control,
@@ -263,7 +263,7 @@ impl Task<'_> {
         Ok(softmax(posterior))
     }
 
-    /// Takes at most so many steps uphill; returns the value they lead to.
+    /// Takes at most this many steps uphill; returns the value they lead to.
     fn climb(
         &mut self,
         climber: &mut Climber,

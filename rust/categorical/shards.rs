@@ -1,13 +1,14 @@
 //! Shards: a log cut into files of whole tasks, for passes over more annotations than memory holds.
 //!
 //! A shard is 128 bytes of header and up to four columns, each at a multiple of 64 bytes, all numbers little-endian:
-//! where its workers stand in the crowd (`u32`, ascending; left out if it has everybody), how many annotations each task
-//! has (`u8`, `u16` or `u32`), the cell of each annotation (worker · labels + label, `u32` or `u64`, ascending within a
-//! task), and weights (`f64`), if there are any. That is 4 bytes an annotation and 1 a task, and it is what a pass of EM
-//! reads: nothing is decoded but the lengths. The header has the sizes, a checksum of the columns and one of itself.
+//! where its workers stand in the crowd (`u32`, ascending; left out if it has all workers), how many annotations each
+//! task has (`u8`, `u16` or `u32`), the cell of each annotation (worker · labels + label, `u32` or `u64`, ascending
+//! within a task), and weights (`f64`), if there are any. That is 4 bytes per annotation and 1 a task, and it is what a
+//! pass of EM reads: nothing is decoded but the lengths. The header has the sizes, a checksum of the columns and one of
+//! itself.
 //!
 //! A file is read whole, not mapped: one that shrinks while it is read is then an error and not the end of the process,
-//! and every reading is checked.
+//! and every read is checked.
 
 mod format;
 #[cfg(test)]
@@ -44,7 +45,7 @@ struct Aligned {
 }
 
 impl Aligned {
-    /// No bytes yet, and room for so many.
+    /// No bytes yet, and room for this many.
     fn with_room(len: usize) -> Result<Self> {
         let mut held: Vec<u8> = with_room(len.saturating_add(size_of::<u64>()))?;
         let start = held.as_ptr().align_offset(size_of::<u64>());
@@ -62,12 +63,12 @@ struct Columns<'a> {
     offsets: &'a [u32],
     cells: &'a mut dyn Iterator<Item = u64>,
     weights: Option<&'a [f64]>,
-    /// Empty where the shard has everybody.
+    /// Empty where the shard has all workers.
     who: &'a [u32],
 }
 
 impl Shard {
-    /// Reads a file. `check` says whether the columns must be looked at; if not, their checksum alone is.
+    /// Reads a file. `check` states whether the columns must be checked; if not, their checksum alone is.
     pub fn read(path: &Path, check: bool) -> Result<Self> {
         let failed = |error: std::io::Error| Error::File(format!("cannot read {}: {error}", path.display()));
         let file = File::open(path).map_err(failed)?;
@@ -304,7 +305,7 @@ impl Shard {
         Ok(offsets)
     }
 
-    /// Refuses columns that no log gives.
+    /// Rejects columns that no log can have.
     fn check_columns(&self) -> Result<()> {
         if let Some(who) = self.who()
             && (who.windows(2).any(|pair| pair[0] >= pair[1])

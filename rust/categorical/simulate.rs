@@ -1,10 +1,10 @@
 //! Simulated crowds: the truth of each task, who labels it, and what they say.
 //!
 //! Labels follow the workers' confusion matrices; colluders may replace their own answer by one their group agreed on.
-//! Work is cut into chunks by the size of the data and each chunk has random streams of its own, so that a seed gives the
-//! same bits on any number of threads. The cost is a few random numbers per annotation, on one core 10 to 50 ns (90 where
-//! each worker has a density, 120 at a hundred classes); the memory is the result (10 bytes per annotation, 2 per task) and
-//! a copy of the confusion matrices.
+//! Work is cut into chunks by the size of the data and each chunk has random streams of its own, so that a seed gives
+//! the same bits on any number of threads. The cost is a few random numbers per annotation, on one core 10 to 50 ns (90
+//! where each worker has a density, 120 at a hundred classes); the memory is the result (10 bytes per annotation, 2 per
+//! task) and a copy of the confusion matrices.
 
 mod choose;
 #[cfg(test)]
@@ -43,7 +43,7 @@ pub enum Pattern<'a> {
     Density(f64),
     /// Each worker labels each task with the worker's own probability, independently; a task may end with no label.
     WorkerDensity(&'a [f64]),
-    /// Exactly these pairs, given as a task and a worker for each; a pair named twice is labelled twice.
+    /// Exactly these pairs, given as a task and a worker for each; a pair listed twice is labeled twice.
     Pairs(&'a [u32], &'a [u32]),
 }
 
@@ -71,11 +71,11 @@ pub struct Spec<'a> {
     pub truth: Option<&'a [u16]>,
     /// The probability of each label, given worker and true class: `[worker][true][label]`, row by row.
     pub confusion: &'a [f64],
-    /// Who labels what.
+    /// Which worker labels what.
     pub pattern: Pattern<'a>,
     /// How likely each worker is to be chosen, relative to the others; only for a given number of labels per task.
     pub activity: Option<&'a [f64]>,
-    /// Who colludes with whom.
+    /// Groups of colluding workers.
     pub collusion: Option<Collusion<'a>>,
     /// What all random numbers follow from.
     pub seed: u64,
@@ -90,14 +90,14 @@ pub struct Draw {
     pub tasks: Vec<u32>,
     /// The worker of each annotation.
     pub workers: Vec<u32>,
-    /// What the worker said.
+    /// What the worker answered.
     pub labels: Vec<u16>,
 }
 
 /// Simulates a crowd.
 ///
 /// # Errors
-/// [`Error::Invalid`] where sizes disagree or probabilities are none, [`Error::Cancelled`] where `control` says so.
+/// [`Error::Invalid`] where sizes disagree or probabilities are invalid, [`Error::Cancelled`] where `control` cancels.
 pub fn simulate(spec: &Spec, control: &Control) -> Result<Draw> {
     validate(spec)?;
     let (n_tasks, n_workers, seed) = (spec.n_tasks, spec.n_workers, spec.seed);

@@ -53,7 +53,7 @@ macro_rules! label {
 label!(u8);
 label!(u16);
 
-/// Whether so many labels fit in a byte.
+/// Whether this many labels fit in a byte.
 fn narrow(n_labels: usize) -> bool {
     n_labels <= 256
 }
@@ -97,9 +97,10 @@ impl WorkerOrder {
     }
 }
 
-/// The table: links between tasks and workers, and the label of each. The same annotations in any order give the same table.
+/// The table: links between tasks and workers, and the label of each. The same annotations in any order give the same
+/// table.
 ///
-/// Memory: 5 bytes an annotation (6 above 256 labels, 8 more with weights) and 4 bytes a task.
+/// Memory: 5 bytes per annotation (6 above 256 labels, 8 more with weights) and 4 bytes per task.
 #[derive(Debug)]
 pub struct Table {
     links: Links,
@@ -153,7 +154,7 @@ fn check_n_labels(n_labels: usize) -> Result<()> {
 }
 
 impl Table {
-    /// Builds a table by a parallel counting sort: O(rows) time, no memory beyond the table and 4 bytes a task.
+    /// Builds a table by a parallel counting sort: O(rows) time, no memory beyond the table and 4 bytes per task.
     pub fn new(rows: &Rows<'_>, repeats: Repeats, control: &Control) -> Result<Self> {
         let log = rows.log();
         log.validate("label", rows.labels.len(), control)?;
@@ -174,8 +175,8 @@ impl Table {
         Self { links, n_labels, n_classes, labels, by_worker: OnceLock::new() }
     }
 
-    /// The same table, of whose labels only the first `n_classes` are classes, which can be true: the others are only ever
-    /// said.
+    /// The same table, of whose labels only the first `n_classes` are classes, which can be true: the others are only
+    /// ever answered.
     pub fn with_classes(mut self, n_classes: usize) -> Result<Self> {
         if n_classes == 0 || n_classes > self.n_labels {
             return Err(Error::invalid(format!(
@@ -208,7 +209,7 @@ impl Table {
 
     /// The same annotations under other codes: label `l` becomes `codes[l]`, of `n_labels`, the first of them classes.
     ///
-    /// A label that nobody gave may have any code.
+    /// A label that no worker gave may have any code.
     pub fn recoded(&self, codes: &[u16], n_labels: usize, n_classes: usize, control: &Control) -> Result<Self> {
         check_n_labels(n_labels)?;
         if codes.len() != self.n_labels {
@@ -249,7 +250,8 @@ impl Table {
         &self.labels
     }
 
-    /// The table in worker order, made on first use: 5 to 6 bytes an annotation and 4 bytes a worker, kept with the table.
+    /// The table in worker order, made on first use: 5 to 6 bytes per annotation and 4 bytes per worker, kept with the
+    /// table.
     pub fn by_worker(&self, control: &Control) -> Result<&WorkerOrder> {
         if let Some(order) = self.by_worker.get() {
             return Ok(order);

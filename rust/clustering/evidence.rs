@@ -13,7 +13,7 @@ use crate::categorical::table::{Labels, Table};
 /// Pairs of one job.
 const PAIRS_PER_JOB: usize = 1 << 13;
 
-/// What was said in each row: 0 for different, 1 for same.
+/// What was answered in each row: 0 for different, 1 for same.
 fn said_in(table: &Table) -> Result<&[u8]> {
     match table.labels() {
         Labels::Narrow(said) if table.n_labels() == 2 => Ok(said),
@@ -35,7 +35,8 @@ fn each_row(table: &Table, said: &[u8], pair: usize, mut job: impl FnMut(usize, 
     }
 }
 
-/// The sum over each pair's answers of `log_odds` (workers × 2), by who answered and what: log-odds that the pair is the same.
+/// The sum over each pair's answers of `log_odds` (workers × 2), by who answered and what: log-odds that the pair is
+/// the same.
 ///
 /// Time O(answers), shared out by pairs; memory the result.
 pub fn pair_evidence(table: &Table, log_odds: &[f64], control: &Control) -> Result<Vec<f64>> {
@@ -55,8 +56,8 @@ pub fn pair_evidence(table: &Table, log_odds: &[f64], control: &Control) -> Resu
     Ok(evidence)
 }
 
-/// How often each worker said each of the two, by what is true: (workers × 2 true × 2 said), where `same` is the probability
-/// of each pair.
+/// How often each worker answered each of the two, by what is true: (workers × 2 true × 2 answered), where `same` is
+/// the probability of each pair.
 ///
 /// Time O(answers), shared out by pairs; memory the result for each of at most 32 chunks.
 pub fn pair_counts(table: &Table, same: &[f64], control: &Control) -> Result<Vec<f64>> {

@@ -1,8 +1,8 @@
 //! Memberships of items in clusters, with the skills of workers: variational Bayes on the pairs asked.
 //!
-//! An item belongs to cluster `k` with probability `π_k`; a worker says that two items of one cluster are the same with
-//! probability `α`, and that items of two clusters differ with probability `β`. Items, cluster shares and skills are taken
-//! to be independent a posteriori, and updated in turn.
+//! An item belongs to cluster `k` with probability `π_k`; a worker answers that two items of one cluster are the same
+//! with probability `α`, and that items of two clusters differ with probability `β`. Items, cluster shares and skills
+//! are taken to be independent a posteriori, and updated in turn.
 
 use rayon::prelude::*;
 
@@ -28,7 +28,7 @@ pub struct MembershipOptions<'a> {
     pub start: &'a [f64],
     /// Number of clusters.
     pub n_clusters: usize,
-    /// Imaginary answers of every worker, (2 true × 2 said).
+    /// Pseudo-answers of every worker, (2 true × 2 answered).
     pub prior: [f64; 4],
     /// Most passes.
     pub max_iter: usize,
@@ -41,7 +41,7 @@ pub struct MembershipOptions<'a> {
 pub struct MembershipFit {
     /// Probability of each cluster for each item, (items × clusters).
     pub memberships: Vec<f64>,
-    /// Imaginary and expected answers of each worker, (workers × 2 true × 2 said).
+    /// Pseudo-and expected answers of each worker, (workers × 2 true × 2 answered).
     pub counts: Vec<f64>,
     /// The lower bound of the log-likelihood before each pass.
     pub history: Vec<f64>,
@@ -53,8 +53,8 @@ pub struct MembershipFit {
 
 /// Fits memberships and skills. The bound never falls.
 ///
-/// Items are updated one after the other, each from what its neighbours are by then: O(pairs × clusters + answers) time a
-/// pass, of which the update is on one thread; memory O(items × clusters + pairs).
+/// Items are updated one after the other, each from what its neighbors are by then: O(pairs × clusters + answers) time
+/// a pass, of which the update is on one thread; memory O(items × clusters + pairs).
 pub fn membership_fit(
     table: &Table,
     pairs: &Pairs<'_>,
@@ -98,10 +98,10 @@ fn check(table: &Table, pairs: &Pairs<'_>, options: &MembershipOptions<'_>) -> R
     finite("start", options.start, pairs.n_items * k)?;
     let unfit = |row: &[f64]| row.iter().any(|&x| x < 0.0) || (row.iter().sum::<f64>() - 1.0).abs() > 1e-6;
     if let Some(item) = options.start.chunks_exact(k).position(unfit) {
-        return Err(Error::invalid(format!("the start of item {item} is no probability of clusters")));
+        return Err(Error::invalid(format!("the start of item {item} is not a probability distribution over clusters")));
     }
     if options.prior.iter().any(|&n| !(n.is_finite() && n > 0.0)) {
-        return Err(Error::invalid(format!("imaginary answers must be positive, not {:?}", options.prior)));
+        return Err(Error::invalid(format!("pseudo-counts must be positive, not {:?}", options.prior)));
     }
     Ok(())
 }
@@ -121,7 +121,7 @@ fn together(pairs: &Pairs<'_>, memberships: &[f64], k: usize, control: &Control)
     Ok(same)
 }
 
-/// Expected items of each cluster, with one imaginary item each.
+/// Expected items of each cluster, with one pseudo-item each.
 fn sizes(memberships: &[f64], k: usize) -> Vec<f64> {
     let mut sizes = vec![1.0; k];
     memberships.chunks_exact(k).for_each(|row| sizes.iter_mut().zip(row).for_each(|(n, p)| *n += p));
@@ -134,7 +134,7 @@ fn expected_logs(sizes: &[f64]) -> Vec<f64> {
     sizes.iter().map(|&n| digamma(n) - all).collect()
 }
 
-/// What each worker's answers say in expectation: log-odds of same, (workers × 2 said).
+/// What each worker's answers say in expectation: log-odds of same, (workers × 2 answered).
 fn expected_log_odds(counts: &[f64]) -> Result<Vec<f64>> {
     let mut odds = zeros::<f64>(counts.len() / 2)?;
     for (odds, own) in odds.chunks_exact_mut(2).zip(counts.chunks_exact(4)) {

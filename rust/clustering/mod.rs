@@ -1,7 +1,7 @@
 //! Same or different: answers about pairs of items, and the clusters behind them.
 //!
-//! The answers are a [`Table`] whose tasks are the pairs asked and whose labels are [`DIFFERENT`] and [`SAME`]; which items a
-//! pair joins are two more columns. Nothing is ever sized items × items.
+//! The answers are a [`Table`] whose tasks are the pairs asked and whose labels are [`DIFFERENT`] and [`SAME`]; which
+//! items a pair joins are two more columns. Nothing is ever sized items × items.
 
 mod evidence;
 mod memberships;
@@ -14,9 +14,9 @@ pub use search::{Partition, Shares, cluster_search, cluster_shares};
 use crate::base::memory::zeros;
 use crate::{Error, Result};
 
-/// The label that says that two items differ.
+/// The label for two different items.
 pub const DIFFERENT: usize = 0;
-/// The label that says that two items are the same.
+/// The label for two items that are the same.
 pub const SAME: usize = 1;
 
 /// The pairs asked, as columns of items, and how many items there are.
@@ -58,12 +58,12 @@ impl Pairs<'_> {
     }
 }
 
-/// Fails unless a column has one finite number for each of so many things.
+/// Fails unless a column has one finite number for each of this many things.
 pub(crate) fn finite(what: &str, values: &[f64], wanted: usize) -> Result<()> {
     if values.len() != wanted {
         return Err(Error::invalid(format!("{what} has {} numbers, not {wanted}", values.len())));
     }
-    // Blocks without a jump a number first: a column of probabilities is checked anew for every pass.
+    // Blocks without a jump a number first: a column of probabilities is checked again for every pass.
     if values.chunks(1 << 10).all(|block| block.iter().fold(true, |sound, value| sound & value.is_finite())) {
         return Ok(());
     }
@@ -73,17 +73,17 @@ pub(crate) fn finite(what: &str, values: &[f64], wanted: usize) -> Result<()> {
     }
 }
 
-/// The neighbours of each item: the other items of its pairs, and which pairs those are.
+/// The neighbors of each item: the other items of its pairs, and which pairs those are.
 #[derive(Debug)]
 pub(crate) struct Graph {
-    /// Where the neighbours of each item begin, and the last ones end.
+    /// Where the neighbors of each item begin, and the last ones end.
     pub offsets: Vec<u32>,
-    /// Neighbour, and pair.
+    /// Neighbor, and pair.
     pub links: Vec<[u32; 2]>,
 }
 
 impl Graph {
-    /// By a counting sort: O(items + pairs) time, 16 bytes a pair and 4 an item.
+    /// By a counting sort: O(items + pairs) time, 16 bytes per pair and 4 an item.
     pub fn new(pairs: &Pairs<'_>) -> Result<Self> {
         let mut offsets = zeros::<u32>(pairs.n_items + 1)?;
         pairs.left.iter().chain(pairs.right).for_each(|&item| offsets[item as usize + 1] += 1);
@@ -100,7 +100,7 @@ impl Graph {
         Ok(Self { offsets, links })
     }
 
-    /// The neighbours of an item, and pairs.
+    /// The neighbors of an item, and pairs.
     #[inline(always)]
     pub fn of(&self, item: usize) -> &[[u32; 2]] {
         &self.links[self.offsets[item] as usize..self.offsets[item + 1] as usize]

@@ -18,7 +18,7 @@ const NODES_PER_CHECK: usize = 1 << 10;
 /// Most sweeps over the nodes of one level, and most rounds: far more than are ever made.
 const MOST_SWEEPS: usize = 1000;
 
-/// A partition, and what it is worth.
+/// A partition and its score.
 #[derive(Debug)]
 pub struct Partition {
     /// Cluster of each item, numbered by their first items.
@@ -34,7 +34,7 @@ pub struct Partition {
 pub struct Shares {
     /// Where the clusters of each item begin, and those of the last end.
     pub offsets: Vec<u32>,
-    /// Clusters that the item or a neighbour is in, in ascending order.
+    /// Clusters that the item or a neighbor is in, in ascending order.
     pub clusters: Vec<u32>,
     /// Their probabilities; what is missing to one is that of a cluster of its own.
     pub shares: Vec<f64>,
@@ -48,17 +48,17 @@ struct Level {
     sizes: Vec<f64>,
 }
 
-/// The worth of clusters beside their evidence: none, or that of a Chinese restaurant with a concentration.
+/// Prior of partitions: uniform, or a Chinese restaurant process with a concentration.
 #[derive(Clone, Copy)]
 struct Prior(Option<f64>);
 
 impl Prior {
-    /// The worth of one more cluster of so many items.
+    /// The gain of one more cluster of this many items.
     fn of(self, size: f64) -> f64 {
         self.0.map_or(0.0, |concentration| concentration.ln() + ln_gamma(size))
     }
 
-    /// What is gained where `more` items join so many.
+    /// What is gained where `more` items join this many.
     fn joined(self, size: f64, more: f64) -> f64 {
         if self.0.is_none() { 0.0 } else { ln_gamma(size + more) - ln_gamma(size) }
     }
@@ -66,10 +66,10 @@ impl Prior {
 
 /// Improves a partition by moves of one item, then of whole clusters, until neither helps.
 ///
-/// At the end no move of one item, to a cluster with one of its neighbours or to a new one, and no union of two clusters
-/// between which a pair was asked raises the objective by more than 1e-9; it is never lower than that of `start`. Which of
-/// several such partitions is found depends on the order of visits, drawn from `seed`. A sweep takes O(items + pairs); a
-/// handful are made. Memory O(items + pairs).
+/// At the end no move of one item, to a cluster with one of its neighbors or to a new one, and no union of two clusters
+/// between which a pair was asked raises the objective by more than 1e-9; it is never lower than that of `start`. Which
+/// of several such partitions is found depends on the order of visits, drawn from `seed`. A sweep takes O(items +
+/// pairs); a handful are made. Memory O(items + pairs).
 pub fn cluster_search(
     pairs: &Pairs<'_>,
     evidence: &[f64],
@@ -187,7 +187,7 @@ fn sweeps(
     Ok(moves)
 }
 
-/// Adds up the evidence between a node and the clusters of its neighbours, which are listed in the order they are met.
+/// Adds up the evidence between a node and the clusters of its neighbors, which are listed in the order they are met.
 #[inline]
 fn gather(level: &Level, node: usize, clusters: &[u32], gains: &mut [f64], near: &mut Vec<u32>) {
     near.clear();
@@ -256,8 +256,8 @@ fn worth(pairs: &Pairs<'_>, evidence: &[f64], clusters: &[u32], n: usize, prior:
     within + sizes.iter().map(|&size| prior.of(size)).sum::<f64>()
 }
 
-/// How probable each cluster is for each item, given the clusters of all others: evidence as log-odds against a cluster of
-/// its own.
+/// How probable each cluster is for each item, given the clusters of all others: evidence as log-odds against a cluster
+/// of its own.
 ///
 /// Time O(items + pairs), and the logarithm of the pairs of an item; memory O(items + pairs).
 pub fn cluster_shares(pairs: &Pairs<'_>, evidence: &[f64], clusters: &[u32], control: &Control) -> Result<Shares> {

@@ -1,10 +1,10 @@
 //! Every case to one option, each option within its capacities, at the greatest total score.
 //!
 //! A flow of least cost in which the options are the nodes: an edge from one option to another is the case that is
-//! moved between them at the least loss. With a pool behind the options, which takes at least the lower and at most the upper
-//! capacity of each, surpluses are sent along shortest paths to where cases are wanted (Ahuja, Magnanti & Orlin 1993,
-//! ch. 9). The potentials of the nodes are the offsets with which a plain arg max gives the same answer, ties aside;
-//! those of a sample of the cases leave few surpluses to be sent.
+//! moved between them at the least loss. With a pool behind the options, which takes at least the lower and at most the
+//! upper capacity of each, surpluses are sent along shortest paths to where cases are wanted (Ahuja, Magnanti & Orlin
+//! 1993, ch. 9). The potentials of the nodes are the offsets with which a plain arg max gives the same answer, ties
+//! aside; those of a sample of the cases leave few surpluses to be sent.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -16,11 +16,12 @@ use crate::base::control::Control;
 use crate::base::memory::{filled, par_tried, push, with_room, zeros};
 use crate::{Error, Result};
 
-/// Below so many cases, offsets start at zero; above, from a solution for every so-manieth case.
+/// Below this many cases, offsets start at zero; above, from a solution for every so-manieth case.
 const SMALL: usize = 1 << 11;
 const STRIDE: usize = 8;
 
-/// Scores farther from zero than this are refused: differences of scores, and sums of them along a path, must be numbers.
+/// Scores farther from zero than this are rejected: differences of scores, and sums of them along a path, must be
+/// numbers.
 const MOST_SCORE: f64 = 1e300;
 
 const ROWS_PER_BLOCK: usize = 1 << 12;

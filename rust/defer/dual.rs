@@ -1,6 +1,6 @@
 //! The dual of the projection onto bounds for the options' shares: one unknown for each option, however many rows.
 //!
-//! With rows `q` of weight `w` (Σ w = 1), the projection tilts each by the same factors exp(t), where t minimises
+//! With rows `q` of weight `w` (Σ w = 1), the projection tilts each by the same factors exp(t), where t minimizes
 //!
 //! > F(t) = Σ w ln Σ q exp(t) + Σ g(t),   g(t) = −lower · t where t ≥ 0, −upper · t where t ≤ 0
 //!
@@ -15,7 +15,7 @@ use crate::{Error, Result};
 /// Shares closer to their bounds than this are as good as arithmetic allows.
 const TOLERANCE: f64 = 1e-11;
 
-/// Bounds that miss feasibility by no more than this are taken for rounded ones and mended.
+/// Bounds that miss feasibility by no more than this are taken for rounded ones and fixed.
 const SLACK: f64 = 1e-9;
 
 /// Bounds closer than this are taken for equal, and an upper bound below it for zero.
@@ -102,13 +102,13 @@ impl Bounds {
         if tilt > 0.0 { self.lower[k] } else { self.upper[k] }
     }
 
-    /// How far a share is from where its tilt says it should be; negative below, positive above.
+    /// How far a share is from what its tilt implies; negative below, positive above.
     fn miss(&self, k: usize, tilt: f64, share: f64) -> f64 {
         if tilt == 0.0 { share - share.clamp(self.lower[k], self.upper[k]) } else { share - self.bound(k, tilt) }
     }
 }
 
-/// Adds the same number to all tilts, which changes no row: the one that minimises F, or none if it is minimal.
+/// Adds the same number to all tilts, which changes no row: the one that minimizes F, or none if it is minimal.
 fn centre(tilt: &mut [f64], lower: &[f64], upper: &[f64]) {
     let slope = |c: f64, side: f64| -> f64 {
         let of = |((t, l), u): ((&f64, &f64), &f64)| match if t + c == 0.0 { side } else { t + c } {
@@ -149,7 +149,7 @@ pub struct Found {
     pub shares: Vec<f64>,
     /// Mean divergence of the tilted rows from the given ones.
     pub kl: f64,
-    /// How far the worst share is from where its tilt says it should be.
+    /// How far the worst share is from what its tilt implies.
     pub residual: f64,
     /// Passes over the rows.
     pub n_iter: usize,
@@ -164,7 +164,7 @@ impl Found {
     }
 }
 
-/// Minimises F from `start`, an earlier tilt.
+/// Minimizes F from `start`, an earlier tilt.
 ///
 /// Newton's method passes over the rows a few times; where it gets stuck, gradients go on from there. Bounds that the
 /// zeros among the probabilities make impossible are an error that names the options.
@@ -186,7 +186,7 @@ pub fn solve(bounds: &Bounds, start: &[f64], method: Method, rows: &mut dyn Eval
     let moved: f64 = point.tilt.iter().zip(&point.shares).filter(|(t, _)| t.is_finite()).map(|(t, s)| t * s).sum();
     let kl = (moved - point.log).max(0.0);
     let Point { mut tilt, shares, residual, .. } = point;
-    // Where all bounds are equalities, F says nothing of a number added to all tilts. Zero on average is as good as
+    // Where all bounds are equalities, F does not depend on a number added to all tilts. Zero on average is as good as
     // any, as far as it suits the bounds that were asked for.
     if (0..bounds.len()).all(|k| bounds.fixed(k)) {
         let open = tilt.iter().filter(|t| t.is_finite());
@@ -252,7 +252,7 @@ impl Search<'_> {
             }
             let mut next = self.at(tilt, second)?;
             let ratio = if gain > 0.0 { (point.objective - next.objective) / gain } else { 0.0 };
-            // Near the minimum F is flat to the last digit, and only the residual tells progress.
+            // Near the minimum F is flat to the last digit, and only the residual indicates progress.
             let better = next.residual <= 0.5 * point.residual;
             if ratio < 0.25 && !better {
                 radius = 0.25 * length.min(radius);
@@ -275,7 +275,7 @@ impl Search<'_> {
         Ok(point)
     }
 
-    /// The tilts a step on, none changing by more than `radius` before they are centred.
+    /// The tilts a step on, none changing by more than `radius` before they are centered.
     fn step(&self, point: &Point, radius: f64) -> Vec<f64> {
         let k = self.bounds.len();
         let largest = (0..k).map(|i| point.hessian[i * k + i]).fold(0.0, f64::max);
@@ -289,14 +289,14 @@ impl Search<'_> {
                 None => break vec![0.0; k],
             }
         };
-        // What a change brings to zero is zero, whatever rounding says.
+        // What a change brings to zero is zero, regardless of rounding.
         let mut tilt: Vec<f64> =
             point.tilt.iter().zip(&change).map(|(t, d)| if *d == -t { 0.0 } else { t + d }).collect();
         centre(&mut tilt, &self.bounds.lower, &self.bounds.upper);
         tilt
     }
 
-    /// By how much the quadratic model says F falls on the way to `tilt`, and how far that is, the centring aside.
+    /// Predicted fall of F under the quadratic model on the way to `tilt`, and how far that is, the centering aside.
     fn forecast(&self, point: &Point, tilt: &[f64]) -> (f64, f64) {
         let k = tilt.len();
         let change: Vec<f64> =
@@ -412,7 +412,7 @@ struct Model<'a> {
 }
 
 impl Model<'_> {
-    /// The change of tilts that minimises the model, by guessing the sides of all tilts and mending the guess.
+    /// The change of tilts that minimizes the model, by guessing the sides of all tilts and correcting the guess.
     ///
     /// The second derivatives are those of an M-matrix (no positive number off the diagonal), for which such a guess
     /// settles after a few rounds. Where rounding keeps it from settling, or from solving, there is no answer.

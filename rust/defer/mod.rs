@@ -1,6 +1,6 @@
 //! Who answers which case: shares of the work that are kept, softly in probabilities and exactly in decisions.
 //!
-//! Cases are rows, and the options (experts and the classifier) are columns; whoever calls fixes their order.
+//! Cases are rows, and the options (experts and the classifier) are columns; the caller fixes their order.
 
 mod assign;
 mod dual;

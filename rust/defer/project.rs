@@ -79,7 +79,7 @@ mod tests {
         }
     }
 
-    /// Rows whose second derivatives are no numbers.
+    /// Rows whose second derivatives are NaN.
     struct Broken<'a>(InMemory<'a>);
 
     impl Evaluate for Broken<'_> {
@@ -122,7 +122,7 @@ mod tests {
         }
         let rows = Rows::new(&values, 2, None, 0, &control).unwrap();
         for method in [Method::Newton, Method::Gradient] {
-            // Either bound says the same.
+            // Both bounds agree.
             for (lower, upper) in [([0.7, 0.0], [1.0, 1.0]), ([0.0, 0.0], [1.0, 0.3])] {
                 let bounds = Bounds::new(&lower, &upper).unwrap();
                 let Projection { values: tilted, found } = project(&rows, &bounds, method, &control).unwrap();

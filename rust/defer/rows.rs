@@ -1,4 +1,4 @@
-//! Passes over rows of probabilities that are tilted: multiplied by one factor an option, and scaled to sum to one.
+//! Passes over rows of probabilities that are tilted: multiplied by one factor per option, and scaled to sum to one.
 
 use std::ops::AddAssign;
 
@@ -9,7 +9,7 @@ use crate::base::memory::zeros;
 use crate::base::num::LogProduct;
 use crate::{Error, Result};
 
-/// Rows that sum to one no better than this are refused; what is left is scaled away.
+/// Rows that sum to one no better than this are rejected; what is left is scaled away.
 const SUM_TOLERANCE: f64 = 1e-5;
 
 /// Below this, products of probabilities and factors may have lost digits by underflow: the row is done in log space.
@@ -82,7 +82,7 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// Every so many rows, copied: about `n` of them, and their weights.
+    /// Every this many rows, copied: about `n` of them, and their weights.
     pub(super) fn sample(&self, n: usize) -> (Vec<f64>, Option<Vec<f64>>) {
         let stride = (self.len() / n).max(1);
         let values = self.values.chunks_exact(self.options).step_by(stride).flatten().copied().collect();

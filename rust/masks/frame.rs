@@ -1,4 +1,4 @@
-//! The part of an image that anybody marked, and distances from outlines in it.
+//! The part of an image that any worker marked, and distances from outlines in it.
 
 use std::ops::Add;
 
@@ -20,7 +20,8 @@ const LANES: usize = 1 << 12;
 pub(super) struct Scratch {
     first: Vec<u16>,
     pub(super) pixels: Vec<u16>,
-    /// How far it is along the first axis to what is not of a class, from pixels that are; negative from others to what is.
+    /// How far it is along the first axis to what is not of a class, from pixels that are; negative from others to what
+    /// is.
     near: Vec<i16>,
     /// Squares of distances along all axes but the last, where these are more than one.
     squares: Vec<u32>,
@@ -31,7 +32,7 @@ pub(super) struct Scratch {
     large: (Vec<u32>, Vec<u32>),
 }
 
-/// The part of an image that anybody marked, with a pixel of background around it.
+/// The part of an image that any worker marked, with a pixel of background around it.
 #[derive(Debug)]
 pub(super) struct Frame<'a> {
     masks: &'a Drawings<'a>,
@@ -46,7 +47,7 @@ pub(super) struct Frame<'a> {
     pub(super) classes: Vec<u16>,
     /// How thick objects are: the radius of a ball with such a surface.
     pub(super) radius: f64,
-    /// Distances end at so many radii, which are at most so many pixels.
+    /// Distances end at this many radii, which are at most this many pixels.
     most: f64,
     reach: u32,
     /// Distances of the first squares.
@@ -226,7 +227,7 @@ impl<'a> Frame<'a> {
             if here == place {
                 continue;
             }
-            // What is cut off is out of reach; a neighbour of the other side is 0 away.
+            // What is cut off is out of reach; a neighbor of the other side is 0 away.
             let (before, after) = (usize::from(from > 0), usize::from(x < width));
             let (offset, len, known) = (start + from - before, before + x - from + after, before..before + x - from);
             let (places, out) = (&pixels[place..here], &mut out[place..here]);

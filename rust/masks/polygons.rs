@@ -50,7 +50,8 @@ impl Polygons<'_> {
     }
 }
 
-/// Runs of the pixels of an image whose centres lie within an odd number of polygons, so that one within another is a hole.
+/// Runs of the pixels of an image whose centers lie within an odd number of polygons, so that one within another is a
+/// hole.
 ///
 /// O(c log c) time for the c times that sides cross rows of pixels, 16 bytes each.
 pub fn polygon_runs(polygons: &Polygons<'_>, height: i64, width: i64, control: &Control) -> Result<Runs> {
@@ -100,7 +101,7 @@ pub fn crossing_sides(corners: &[f64], control: &Control) -> Result<Option<(usiz
         open.retain(|other| high(*other) >= low(side));
         for &other in &open {
             let pair = (side.min(other), side.max(other));
-            // Neighbours share a corner.
+            // Neighbors share a corner.
             let apart = pair.1 > pair.0 + 1 && !(pair.0 == 0 && pair.1 == n - 1);
             if apart && best.is_none_or(|best| pair < best) && cross(sides[side], sides[other]) {
                 best = Some(pair);
@@ -115,7 +116,7 @@ fn cross((a, b): (Point, Point), (c, d): (Point, Point)) -> bool {
     turn(a, b, c) * turn(a, b, d) < 0.0 && turn(c, d, a) * turn(c, d, b) < 0.0
 }
 
-/// To which side of a line a point lies: -1, 0 or 1.
+/// To which side of a directed line a point is: -1, 0 or 1.
 fn turn(a: Point, b: Point, c: Point) -> f64 {
     let area = (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]);
     if area == 0.0 { 0.0 } else { area.signum() }

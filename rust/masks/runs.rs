@@ -196,11 +196,12 @@ pub fn coco_runs(lengths: &[i64], values: &[u16], shape: &[i64]) -> Result<Runs>
     mask_runs(&pixels)
 }
 
-/// The lengths in COCO's short text: five bits a character from 48 on, the sixth for more, each less the one before last.
+/// The lengths in COCO's short text: five bits a character from 48 on, the sixth for more, each less the one before
+/// last.
 pub fn coco_counts(text: &[u8]) -> Result<Vec<i64>> {
     let mut counts: Vec<i64> = with_room(text.len())?;
     let (mut value, mut shift) = (0_i128, 0);
-    let wrong = |at: usize| Error::invalid(format!("counts are no run-lengths of COCO at character {at}"));
+    let wrong = |at: usize| Error::invalid(format!("counts are not COCO run-lengths at character {at}"));
     for (at, &byte) in text.iter().enumerate() {
         let part = byte.checked_sub(48).filter(|part| *part < 64 && shift <= 60).ok_or_else(|| wrong(at))?;
         value |= i128::from(part & 31) << shift;

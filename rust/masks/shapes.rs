@@ -13,14 +13,14 @@ use crate::base::memory::{clear, copied, par_tried, with_room, zeros};
 use crate::base::special::normal_below;
 use crate::{Error, Result};
 
-/// About so many disputed pixels tell where the middle mask is.
+/// Number of disputed pixels that locate the middle mask.
 const SAMPLE: usize = 512;
 /// Masks with a smaller share change no mean that counts.
 const LEAST_SHARE: f64 = 1e-10;
-/// From twice as many disputed pixels on, those of some lines of the image tell how masks differ.
+/// From twice as many disputed pixels on, those of some lines of the image show how masks differ.
 const MANY: usize = 1 << 11;
 
-/// What disputed pixels of images tell of their masks: on end, by task.
+/// What disputed pixels of images indicate about their masks: on end, by task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Likeness {
     /// Mean distance of each mask, and mean product of those of two, (masks × masks) an image.
@@ -31,9 +31,10 @@ pub struct Likeness {
     pub spread: Vec<f64>,
     /// Mean of the middle distance, for each image.
     pub middle: Vec<f64>,
-    /// How thick the objects of each image are, in pixels: the radius of a ball with such a surface; 0 where there are none.
+    /// How thick the objects of each image are, in pixels: the radius of a ball with such a surface; 0 where there are
+    /// none.
     pub thickness: Vec<f64>,
-    /// Disputed pixels of each image, and those that anybody marked.
+    /// Disputed pixels of each image, and those that any worker marked.
     pub disputed: Vec<i64>,
     /// See there.
     pub marked: Vec<i64>,
@@ -57,11 +58,12 @@ fn check_most(most: f64) -> Result<()> {
     Err(Error::invalid("distances must end at a positive share of the thickness of objects"))
 }
 
-/// What the masks of each image tell of one another on its disputed pixels; distances end at `most` times the radius.
+/// What the masks of each image indicate about one another on its disputed pixels; distances end at `most` times the
+/// radius.
 ///
-/// Time O(masks · (box + sample · (reach + masks))) an image, where the box is that of all marked pixels, the reach `most`
-/// radii in pixels, and the sample the disputed pixels, or some 2,000 of them; memory 7 bytes a pixel of the box (15 with
-/// three dimensions or more) and 4 for each mask and pixel of the sample, for each thread.
+/// Time O(masks · (box + sample · (reach + masks))) an image, where the box is that of all marked pixels, the reach
+/// `most` radii in pixels, and the sample the disputed pixels, or some 2,000 of them; memory 7 bytes per pixel of the
+/// box (15 with three dimensions or more) and 4 for each mask and pixel of the sample, for each thread.
 pub fn shape_likeness(masks: &Drawings<'_>, most: f64, control: &Control) -> Result<Likeness> {
     masks.check()?;
     check_most(most)?;
@@ -165,8 +167,8 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
     lanes.iter().sum::<f64>() + rest
 }
 
-/// Puts the masks of each image together: a disputed pixel is of the class whose outline it is farthest within, by the mean of
-/// all masks' distances, less their bias; of equal ones the lowest. Others are as all masks have them.
+/// Puts the masks of each image together: a disputed pixel is of the class whose outline it is farthest within, by the
+/// mean of all masks' distances, less their bias; of equal ones the lowest. Others are as all masks have them.
 ///
 /// Time O(masks · (box + disputed · reach)) an image; memory as for [`shape_likeness`], and 22 bytes a disputed pixel.
 pub fn shape_masks(masks: &Drawings<'_>, most: f64, pull: &Pull<'_>, control: &Control) -> Result<Found> {
@@ -254,8 +256,8 @@ const TRIED: usize = 64;
 /// Steps to the summit, at most.
 const STEPS: usize = 50;
 
-/// Where values of such widths lie most densely: a mode of Cauchy densities, by steps of the mean shift from the best of 64 of the
-/// values. O(64 · values).
+/// Where values of such widths lie most densely: a mode of Cauchy densities, by steps of the mean shift from the best
+/// of 64 of the values. O(64 · values).
 pub fn densest(values: &[f64], weights: &[f64], widths: &[f64]) -> Result<f64> {
     let fits = weights.len() == values.len() && widths.len() == values.len() && !values.is_empty();
     let good = values.iter().all(|x| x.is_finite()) && weights.iter().chain(widths).all(|x| *x > 0.0 && x.is_finite());

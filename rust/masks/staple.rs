@@ -1,4 +1,4 @@
-//! Pixels by the votes of workers whose recall of each class is learnt from all images together.
+//! Pixels by the votes of workers whose recall of each class is learned from all images together.
 
 use rayon::prelude::*;
 
@@ -9,14 +9,14 @@ use crate::base::memory::{collected, filled, par_tried, with_room, zeros};
 use crate::categorical::em::dirichlet_step;
 use crate::{Error, Result};
 
-/// Recalls stay this far from 0 and 1: nobody settles a pixel alone against a few others.
+/// Recalls stay this far from 0 and 1: no worker settles a pixel alone against a few others.
 const EDGE: f64 = 0.02;
 /// What is believed of a crowd before it is seen, in images: two thirds of disputed pixels rightly.
 const BELIEVED: [f64; 2] = [2.0, 1.0];
-/// Improvements of the learnt prior in each pass.
+/// Improvements of the learned prior in each pass.
 const ROUNDS: usize = 20;
 
-/// Who drew the masks, in the order of the tasks, and how much each counts.
+/// Which worker drew the masks, in the order of the tasks, and how much each counts.
 #[derive(Debug, Clone, Copy)]
 pub struct Hands<'a> {
     /// Worker of each mask.
@@ -29,12 +29,12 @@ pub struct Hands<'a> {
     pub n_classes: usize,
 }
 
-/// How recalls are learnt.
+/// How recalls are learned.
 #[derive(Debug, Clone, Copy)]
 pub struct StapleOptions {
     /// How far the recall of one class may depart from the recall over all.
     pub asymmetry: f64,
-    /// Imaginary images of each worker with the crowd's rate; learnt where there is none.
+    /// Pseudo-images of each worker with the crowd's rate; learned where there is none.
     pub strength: Option<f64>,
     /// Most passes.
     pub max_iter: usize,
@@ -44,7 +44,7 @@ pub struct StapleOptions {
     pub chances: bool,
 }
 
-/// Masks, and what was learnt of workers.
+/// Masks, and what was learned of workers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Staple {
     /// Probability that a worker gives a disputed pixel its class, (workers × classes).
@@ -79,10 +79,11 @@ struct Crowd<'a> {
     prior: Vec<f64>,
 }
 
-/// Learns recalls by turns with the classes of disputed pixels; decisions, and not expectations, as pixels err together.
+/// Learns recalls by turns with the classes of disputed pixels; decisions, and not expectations, as pixels err
+/// together.
 ///
-/// A pass takes O(columns · masks) time; memory is that of all columns, 2 bytes for each and each mask, and 8 for each mask
-/// and class of an image.
+/// A pass takes O(columns · masks) time; memory is that of all columns, 2 bytes for each and each mask, and 8 for each
+/// mask and class of an image.
 pub fn staple(masks: &Drawings<'_>, hands: Hands<'_>, options: StapleOptions, control: &Control) -> Result<Staple> {
     check_weights(masks, hands.weights)?;
     check(masks, &hands, &options)?;
@@ -172,7 +173,7 @@ impl Crowd<'_> {
         Ok(change)
     }
 
-    /// Imaginary images, and the crowd's rate.
+    /// Pseudo-images, and the crowd's rate.
     fn pull(&mut self, own: &[f64], seen: &[f64], control: &Control) -> Result<(f64, f64)> {
         if let Some(strength) = self.options.strength {
             let (own, seen) = (own.iter().sum::<f64>(), seen.iter().sum::<f64>());

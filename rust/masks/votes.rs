@@ -27,7 +27,7 @@ pub(super) struct Image {
     /// Columns on which masks differ, and their pixels.
     pub(super) disputed: Vec<u32>,
     pub(super) in_dispute: i64,
-    /// Pixels that anybody marked.
+    /// Pixels that any worker marked.
     marked: i64,
 }
 
@@ -71,8 +71,8 @@ impl Image {
         &self.said[column * self.n..(column + 1) * self.n]
     }
 
-    /// The mask of the classes that win, of equal ones the lowest, how probable they are where masks differ, and the share of
-    /// marked pixels where they do.
+    /// The mask of the classes that win, of equal ones the lowest, how probable they are where masks differ, and the
+    /// share of marked pixels where they do.
     pub(super) fn decided(&self, evidence: &Evidence, tally: &mut Tally) -> Result<(Found, f64)> {
         let (mut best, mut sure) = (zeros::<u16>(self.pixels.len())?, 0.0);
         for (column, best) in best.iter_mut().enumerate() {
@@ -107,10 +107,10 @@ pub(super) fn images(masks: &Drawings<'_>, control: &Control) -> Result<Vec<Imag
     }))
 }
 
-/// What masks of an image tell of each of its classes.
+/// What masks of an image indicate about each of its classes.
 #[derive(Debug)]
 pub(super) struct Evidence {
-    /// For each class, and for each mask and class, (masks × classes), what is added where the mask says the class.
+    /// For each class, and for each mask and class, (masks × classes), what is added where the mask has the class.
     pub(super) base: Vec<f64>,
     pub(super) each: Vec<f64>,
     /// Whether these are logarithms of chances, or chances.
@@ -118,7 +118,7 @@ pub(super) struct Evidence {
 }
 
 impl Evidence {
-    /// Weights of votes; even ones where nobody weighs anything.
+    /// Weights of votes; even ones where no worker weighs anything.
     pub(super) fn votes(image: &Image, weights: &[f64]) -> Result<Self> {
         let (k, total) = (image.classes.len(), weights.iter().sum::<f64>());
         let share = |weight: f64| if total > 0.0 { weight / total } else { 1.0 / weights.len() as f64 };
@@ -127,7 +127,7 @@ impl Evidence {
     }
 }
 
-/// Scratch of a column: the classes that somebody gave it, and their chances.
+/// Scratch of a column: the classes that a worker gave it, and their chances.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     given: Vec<u16>,

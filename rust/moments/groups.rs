@@ -24,7 +24,7 @@ pub struct Groups {
     pub n_tasks: usize,
 }
 
-/// What each worker says beside a group.
+/// What each worker answers next to a group.
 #[derive(Debug)]
 pub struct Cross {
     /// Mean, over the worker's annotations, of its label times the group's voice: (workers × classes × classes).
@@ -56,7 +56,7 @@ impl Voices {
         Self { shares: vec![0.0; GROUPS * k], named: Default::default() }
     }
 
-    /// Listens to one task; says whether every group was heard. An annotation of weight zero is none.
+    /// Adds one task; returns whether every group has answers. An annotation of weight zero is ignored.
     fn hear<L: Label>(&mut self, k: usize, rows: impl Iterator<Item = (u8, L, f64)>) -> bool {
         self.forget(k);
         let mut total = [0.0; GROUPS];
@@ -110,8 +110,8 @@ struct Sums {
 
 /// Second and third moments of three groups of workers, over the tasks that have a label from each.
 ///
-/// Time O(annotations + Σ n³) over tasks on which a group names n different classes. Memory: 8 · (classes³ + 3 · classes²)
-/// bytes for each of a fixed number of chunks, 64 MB or one chunk in all.
+/// Time O(annotations + Σ n³) over tasks on which a group names n different classes. Memory: 8 · (classes³ + 3 ·
+/// classes²) bytes for each of a fixed number of chunks, 64 MB or one chunk in all.
 pub fn moments_groups(table: &Table, groups: &[u8], control: &Control) -> Result<Groups> {
     const ROWS_PER_CHUNK: usize = 1 << 16;
     const MOST_CHUNKS: usize = 32;
@@ -167,7 +167,7 @@ fn mean(parts: Vec<Sums>, k: usize) -> Result<Groups> {
     Ok(all)
 }
 
-/// For each worker, what it says beside the group after its own (0 beside 1, 1 beside 2, 2 beside 0).
+/// For each worker, its answers compared with the group after its own (0 next to 1, 1 next to 2, 2 next to 0).
 ///
 /// The mean, by weight, over the worker's annotations on tasks where that group has a label; zero where there are none.
 /// One job per worker: time O(Σ n²) over tasks with n annotations; memory the result and the table in worker order.
@@ -189,7 +189,7 @@ pub fn moments_cross(table: &Table, groups: &[u8], control: &Control) -> Result<
     Ok(out)
 }
 
-/// Adds up what one worker says; returns the weight behind it.
+/// Adds up what one worker answers; returns the weight behind it.
 fn add_cross<L: Label, W: Weights>(
     view: View<'_, L, W>,
     order: &WorkerOrder,

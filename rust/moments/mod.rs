@@ -36,7 +36,7 @@ const MOST_CHUNKS: usize = 16;
 
 /// Weight of each worker's labels, (workers × classes).
 ///
-/// One pass: time O(annotations), memory the result, several times over where it is small beside the table.
+/// One pass: time O(annotations), memory the result, several times over where it is small next to the table.
 pub fn moments_first(table: &Table, control: &Control) -> Result<Vec<f64>> {
     let (n_workers, k) = (table.n_workers(), table.n_labels());
     check_room(n_workers, k)?;
@@ -60,7 +60,7 @@ pub fn moments_first(table: &Table, control: &Control) -> Result<Vec<f64>> {
     })
 }
 
-/// Refuses so many numbers for each worker if there is no room for them.
+/// Rejects this many numbers for each worker if there is no room for them.
 fn check_room(n_workers: usize, numbers: usize) -> Result<()> {
     if n_workers <= room_for(numbers * size_of::<f64>()) {
         return Ok(());
@@ -84,7 +84,7 @@ pub fn components(n_workers: usize, pairs: &[u32]) -> Result<Vec<u32>> {
     Ok(found.numbered()?.0)
 }
 
-/// How many items of so many bytes a result may have.
+/// How many items of this many bytes a result may have.
 fn room_for(bytes: usize) -> usize {
     MOST_BYTES / bytes.max(1)
 }
@@ -279,7 +279,7 @@ fn follow<L: Label, W: Weights>(
     Ok(())
 }
 
-/// Looks for cancellation once in so many visits.
+/// Looks for cancellation once in this many visits.
 struct Ticker<'a> {
     control: &'a Control,
     visits: usize,

@@ -11,12 +11,12 @@ use crate::base::memory::{collected, copied, filled, par_tried, ready, with_room
 use crate::categorical::table::{Label, Table};
 use crate::{Error, Result};
 
-/// What pairs of workers said together.
+/// What pairs of workers gave together.
 #[derive(Debug, Default)]
 pub struct Pairs {
     /// First and second worker of each pair, first < second, sorted.
     pub pairs: Vec<u32>,
-    /// Weight of what both labelled: the sum of the pair's block.
+    /// Weight of what both labeled: the sum of the pair's block.
     pub overlap: Vec<f64>,
     /// A block of (label of the first × label of the second) for each pair; empty if it was not asked for.
     pub joint: Vec<f64>,
@@ -27,15 +27,16 @@ const NONE: u32 = u32::MAX;
 
 /// Counts, for the best-supported pairs of workers, how often they give which labels to the same tasks.
 ///
-/// Two annotations of one task by different workers count the product of their weights. A pair is kept if its overlap is
-/// positive and at least `min_overlap`, and if it is among the `max_partners` pairs of largest overlap of at least one of
-/// the two (of equals those with the lower partner). Without `joint` the blocks are left out.
+/// Two annotations of one task by different workers count the product of their weights. A pair is kept if its overlap
+/// is positive and at least `min_overlap`, and if it is among the `max_partners` pairs of largest overlap of at least
+/// one of the two (of equals those with the lower partner). Without `joint` the blocks are left out.
 ///
-/// Two sweeps: the first counts overlaps, the second adds up the blocks of the pairs kept. Time O(Σ n²) over tasks with n
-/// annotations. Memory, beside the result of 16 + 8 · classes² bytes a pair: 16 bytes a pair, for each thread 24 bytes a
-/// worker, and either for meetings 8 bytes each (16 with weights, each seen from both sides) up to 512 MB or (16 and more
-/// annotations a task) the table in worker order, which is kept. Where the square of the number of workers is at most the
-/// number of annotations, the overlaps of all pairs are held, 8 bytes each, and meetings are seen from one side.
+/// Two sweeps: the first counts overlaps, the second adds up the blocks of the pairs kept. Time O(Σ n²) over tasks with
+/// n annotations. Memory in addition to the result of 16 + 8 · classes² bytes per pair: 16 bytes per pair, for each
+/// thread 24 bytes per worker, and either for meetings 8 bytes each (16 with weights, each seen from both sides) up to
+/// 512 MB or (16 and more annotations per task) the table in worker order, which is kept. Where the square of the
+/// number of workers is at most the number of annotations, the overlaps of all pairs are held, 8 bytes each, and
+/// meetings are seen from one side.
 pub fn moments_pairs(
     table: &Table,
     min_overlap: f64,
@@ -153,16 +154,16 @@ impl Job for Count {
     }
 }
 
-/// With more than one in so many met, a look at all workers is quicker than a list.
+/// With more than one in this many met, a look at all workers is quicker than a list.
 const LISTED: usize = 8;
 
 /// The overlaps of one worker with all others.
 struct Overlaps {
     sums: Vec<f64>,
-    /// Whom the worker met, each once, unless it met many.
+    /// Workers that the worker met, each once, unless it met many.
     met: Vec<u32>,
     many: bool,
-    /// Those with whom it shares enough, and how much; as long as `sums`.
+    /// Those with which it shares enough, and how much; as long as `sums`.
     others: Vec<u32>,
     values: Vec<f64>,
 }
@@ -175,7 +176,7 @@ impl Overlaps {
         Ok(Self { sums, met, many: false, others: zeros(n_workers)?, values })
     }
 
-    /// Adds up what a worker labelled together with each other, and lists whom it met, ascending.
+    /// Adds up what a worker labeled together with each other, and lists which workers it met, ascending.
     fn count(&mut self, meetings: &impl Meetings) -> Result<()> {
         let most_met = self.sums.len() / LISTED;
         let (sums, met, many) = (&mut self.sums, &mut self.met, &mut self.many);

@@ -1,11 +1,12 @@
-//! Who meets whom: every worker's annotations beside those of others on the same tasks, handed out worker by worker.
+//! Pairs of workers that meet: every worker's annotations next to those of others on the same tasks, handed out worker
+//! by worker.
 //!
-//! There are two ways to find them, chosen by the sizes of the table. Where tasks have many annotations each, a job follows
-//! a worker from task to task: the table in worker order says where to go, and what is found there is worth the way. Where
-//! they have few, nearly all time would go into waiting for memory; then meetings are written down in the order of the
-//! tasks, sorted by worker as they are (into buckets of some neighbouring workers, a bounded number at a time), and read
-//! back; if all fit at once, they are kept for the next job. Either way each worker's meetings come in the order of the
-//! tasks.
+//! There are two ways to find them, chosen by the sizes of the table. Where tasks have many annotations each, a job
+//! follows a worker from task to task: the table in worker order gives the places, and what is found there is worth the
+//! step. Where they have few, nearly all time would go into waiting for memory; then meetings are written down in the
+//! order of the tasks, sorted by worker as they are (into buckets of some neighboring workers, a bounded number at a
+//! time), and read back; if all fit at once, they are kept for the next job. Either way each worker's meetings come in
+//! the order of the tasks.
 
 use std::ops::Range;
 
@@ -68,7 +69,7 @@ pub(super) enum Way<'a> {
 
 impl<'a> Way<'a> {
     pub fn choose(table: &'a Table, control: &Control) -> Result<Self> {
-        // From so many others beside an annotation on, on average, it pays to follow.
+        // From this many other workers per annotation on, on average, following links is faster.
         const MANY: usize = 16;
         let beside = |w: &[u32]| (w[1] - w[0]) as usize * (w[1] - w[0]).saturating_sub(1) as usize;
         let meetings: usize = table.offsets().par_windows(2).map(beside).sum();
@@ -372,7 +373,7 @@ fn hand_out<W: Weights, J: Job>(
     Ok(made)
 }
 
-/// Neighbouring workers, so many that they have enough to say to be worth a job.
+/// Neighboring workers, so many that they have enough to say to be worth a job.
 struct Buckets {
     workers: Vec<Range<usize>>,
     /// Bucket of each worker.
@@ -384,8 +385,8 @@ const CHUNKS: usize = 16;
 
 impl Buckets {
     fn new(table: &Table, most_workers: usize) -> Result<Self> {
-        // All buckets are written to at the same time: with many more than these, the lines written to would not stay in
-        // the processor's own cache. Beyond the most rows there are several rounds, and so fewer at a time.
+        // All buckets are written to at the same time: with many more than these, the lines written to would not stay
+        // in the processor's own cache. Beyond the most rows there are several rounds, and so fewer at a time.
         const BUCKETS: u64 = 128;
         const LEAST_ROWS: u64 = 1 << 14;
         const MOST_ROWS: u64 = 1 << 17;

@@ -9,7 +9,7 @@ use super::*;
 use crate::base::memory::push;
 use crate::categorical::table::{Repeats, Rows};
 
-/// So many that a worker who met few of them lists whom it met, and one who met more looks at all.
+/// Enough workers that one with few partners lists them, and one with more partners scans all.
 const WORKERS: usize = 60;
 const CLASSES: usize = 3;
 

@@ -13,12 +13,12 @@ use crate::categorical::table::{Label, Table, WorkerOrder};
 use crate::moments::factor::check_pairs;
 use crate::{Error, Result};
 
-/// What triples of workers said together.
+/// What triples of workers gave together.
 #[derive(Debug, Default)]
 pub struct Triples {
     /// The three workers of each triple, ascending; the triples are sorted.
     pub triples: Vec<u32>,
-    /// Weight of what all three labelled: the sum of the triple's block.
+    /// Weight of what all three labeled: the sum of the triple's block.
     pub overlap: Vec<f64>,
     /// A block of (label of the first × of the second × of the third) for each triple; empty if it was not asked for.
     pub joint: Vec<f64>,
@@ -35,15 +35,15 @@ const MOST_LISTED: usize = 1 << 22;
 
 /// Counts, for the best-supported triples of workers, how often they give which labels to the same tasks.
 ///
-/// Three annotations of one task by different workers count the product of their weights. Looked at are triples of which
-/// all three pairs are in `pairs` (a flat list, in any order) and whose overlap is positive and at least `min_overlap`; of
-/// these the `max_triples` with the largest overlap are kept, of equals the first in order of workers. Without `joint`
-/// the blocks are left out.
+/// Three annotations of one task by different workers count the product of their weights. Looked at are triples of
+/// which all three pairs are in `pairs` (a flat list, in any order) and whose overlap is positive and at least
+/// `min_overlap`; of these the `max_triples` with the largest overlap are kept, of equals the first in order of
+/// workers. Without `joint` the blocks are left out.
 ///
 /// One job per worker, that handles the triples in which it comes first. Time O(Σ n³) over tasks with n annotations by
-/// workers that are paired. Memory, beside the result of 20 + 8 · classes³ bytes a triple and the table in worker order:
-/// 48 bytes a triple of `max_triples`, once and once more for each thread, and for each thread 4 bytes a worker and at
-/// most 128 MB (1 MB where all workers label the same tasks).
+/// workers that are paired. Memory in addition to the result of 20 + 8 · classes³ bytes a triple and the table in
+/// worker order: 48 bytes a triple of `max_triples`, once and once more for each thread, and for each thread 4 bytes
+/// per worker and at most 128 MB (1 MB where all workers label the same tasks).
 pub fn moments_triples(
     table: &Table,
     pairs: &[u32],
@@ -61,7 +61,7 @@ pub fn moments_triples(
     let cells = if joint { table.n_labels().saturating_pow(3) } else { 0 };
     let most = room_for(cells.saturating_add(3).saturating_mul(size_of::<f64>()));
     with_view!(table, |view| {
-        // One more than there is room for is enough to know that there is not.
+        // One more than fits is enough to detect overflow.
         let kept = best_triples(view, order, &partners, min_overlap, max_triples.min(most + 1), control)?;
         if kept.len() > most {
             return Err(too_many(most));
@@ -233,7 +233,7 @@ pub(super) fn count_tabled<L: Label, W: Weights>(
     Ok(())
 }
 
-/// A worker, and those of the others that are of interest beside it.
+/// A worker, and those of the others that are of interest next to it.
 pub(super) struct Sweep<'a, 'b, L, W> {
     pub view: View<'a, L, W>,
     pub order: &'a WorkerOrder,
@@ -276,7 +276,7 @@ impl<L: Label, W: Weights> Sweep<'_, '_, L, W> {
         Ok(n)
     }
 
-    /// Calls `add` for everything the worker labelled together with two in the list, the second among places `seconds`.
+    /// Calls `add` for everything the worker labeled together with two in the list, the second among places `seconds`.
     fn run(&self, seconds: Range<usize>, mut add: impl FnMut(Triple)) -> Result<()> {
         let view = self.view;
         let mut here: Vec<(usize, usize)> = vec![];

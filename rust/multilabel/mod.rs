@@ -1,12 +1,14 @@
 //! Sets of labels: a binary question for each label and task, with skills of workers that are pooled over labels.
 //!
-//! A label may be true of a task only if somebody said it there, which makes the task and the label a *candidate*; whoever
-//! answered the task without saying it said no. Worker and label together are a *pair*, with a rate of saying the label where
-//! it is true (`hit`) and one where it is not (`alarm`). The logit of a pair's rate is drawn around the sum of what the crowd,
-//! the worker and the label have in general; with a strength that is learnt, as the spread of workers and labels is.
+//! A label may be true of a task only if a worker gave it there, which makes the task and the label a *candidate*; a
+//! worker who answered the task without saying it answered no. Worker and label together are a *pair*, with a rate of
+//! saying the label where it is true (`hit`) and one where it is not (`alarm`). The logit of a pair's rate is drawn
+//! around the sum of what the crowd, the worker and the label have in general; with a prior strength that is learned,
+//! as the spread of workers and labels is.
 //!
-//! A row is an answer to the task of a candidate. One sweep over the rows of a candidate gathers what they say for it, and adds
-//! its probability to the counts of their pairs. What was answered of tasks where a label is no candidate is a plain no, counted in `spare`.
+//! A row is an answer to the task of a candidate. One sweep over the rows of a candidate gathers what they say for it,
+//! and adds its probability to the counts of their pairs. What was answered of tasks where a label is not a candidate
+//! is a plain no, counted in `spare`.
 
 mod patterns;
 mod rates;
@@ -27,7 +29,7 @@ const MARGIN: f64 = 1e-9;
 /// Where logits of hits and of false alarms begin.
 const CENTRES: [f64; 2] = [0.0, -3.0];
 
-/// Who said what, by candidate.
+/// Answers by worker, by candidate.
 #[derive(Debug, Clone, Copy)]
 pub struct Design<'a> {
     /// Where the rows of each candidate begin, and where the last end.
@@ -42,7 +44,7 @@ pub struct Design<'a> {
     pub pair_workers: &'a [u32],
     /// Label of each pair.
     pub pair_labels: &'a [u32],
-    /// Answers of the pair's worker to tasks where its label is no candidate.
+    /// Answers of the pair's worker to tasks where its label is not a candidate.
     pub spare: &'a [f64],
     /// Number of tasks, workers and labels.
     pub sizes: [usize; 3],
@@ -67,9 +69,10 @@ pub struct Fit {
 
 /// Fits by alternating posteriors of the candidates with rates of pairs, and with shares of labels in each pattern.
 ///
-/// `start` has the shares of labels that patterns begin with, (patterns × labels); nothing for a single pattern, in which
-/// labels are independent. Time O(rows + candidates · patterns + pairs + workers + labels) a pass, of which a pair takes some
-/// digamma functions. Memory beside the design: 8 bytes a candidate, 120 a pair, and at most as much again as the design for sums of chunks.
+/// `start` has the shares of labels that patterns begin with, (patterns × labels); nothing for a single pattern, in
+/// which labels are independent. Time O(rows + candidates · patterns + pairs + workers + labels) a pass, of which a
+/// pair takes some digamma functions. Memory in addition to the design: 8 bytes a candidate, 120 a pair, and at most as
+/// much again as the design for sums of chunks.
 pub fn relevance_fit(design: &Design<'_>, start: &[f64], max_iter: usize, tol: f64, control: &Control) -> Result<Fit> {
     design.validate()?;
     let n_pairs = design.spare.len();
@@ -101,7 +104,7 @@ pub fn relevance_fit(design: &Design<'_>, start: &[f64], max_iter: usize, tol: f
     Ok(Fit { posterior, prior, patterns, rates, n_iter, converged })
 }
 
-/// Probabilities of candidates under given rates, which are those of a fit or of somebody like it.
+/// Probabilities of candidates under given rates, which are those of a fit or of a similar one.
 pub fn relevance_posterior(
     design: &Design<'_>,
     rates: [&[f64]; 2],
@@ -158,7 +161,7 @@ impl Design<'_> {
         starts[i] as usize..starts[i + 1] as usize
     }
 
-    /// The share of those who said each candidate.
+    /// The share of those who answered each candidate.
     fn shares(&self) -> Result<Vec<f64>> {
         let mut shares = zeros(self.labels.len())?;
         shares.par_chunks_mut(BLOCK).enumerate().for_each(|(block, shares)| {
@@ -170,7 +173,7 @@ impl Design<'_> {
         Ok(shares)
     }
 
-    /// What rows add up to for each pair: of candidates that it said no to, and yes, side by side.
+    /// What rows add up to for each pair: of candidates that it answered no to, and yes, side by side.
     fn tallied(&self, of: impl Fn(usize) -> f64, control: &Control) -> Result<Vec<f64>> {
         let mut sums = zeros(2 * self.spare.len())?;
         for candidate in 0..self.labels.len() {
@@ -183,7 +186,8 @@ impl Design<'_> {
         Ok(sums)
     }
 
-    /// Expected hits, misses, false alarms and right refusals of each pair, from how many rows it has and how many are true.
+    /// Expected hits, misses, false alarms and correct rejections of each pair, from how many rows it has and how many
+    /// are true.
     fn write_counts(&self, rows: &[f64], expected: &[f64], counts: &mut [Vec<f64>; 4]) {
         let [hits, misses, alarms, refusals] = counts;
         for (pair, (n, sums)) in rows.chunks_exact(2).zip(expected.chunks_exact(2)).enumerate() {

@@ -1,8 +1,8 @@
 //! Labels that go together: tasks are of a few patterns, and within a pattern labels are independent.
 //!
-//! A task is of pattern `g` with probability `π_g`, and label `l` is true of it with probability `ρ_gl`. A mixture couples
-//! labels without a term for every two of them, and leaves the posterior exact: given the pattern, each candidate has its own.
-//! One pattern is the model of independent labels.
+//! A task is of pattern `g` with probability `π_g`, and label `l` is true of it with probability `ρ_gl`. A mixture
+//! couples labels without a term for every two of them, and leaves the posterior exact: given the pattern, each
+//! candidate has its own. One pattern is the model of independent labels.
 
 use std::ops::Range;
 
@@ -14,9 +14,9 @@ use crate::base::memory::{collected, filled, par_tried, zeros};
 use crate::base::parallel::chunks_with_tables;
 use crate::{Error, Result};
 
-/// Imaginary tasks that have a label, and that have not.
+/// Pseudo-tasks that have a label, and that have not.
 const PRIOR_TASKS: f64 = 0.5;
-/// Imaginary tasks of each pattern, with labels as in all tasks: they keep a pattern of few tasks near the others.
+/// Pseudo-tasks of each pattern, with labels as in all tasks: they keep a pattern of few tasks near the others.
 const PATTERN_TASKS: f64 = 5.0;
 /// Tasks between two looks at the control.
 const TASKS: usize = 1 << 10;
@@ -83,7 +83,7 @@ impl Patterns {
         Ok(())
     }
 
-    /// Posteriors of all candidates; `expected` becomes their sums over the rows of each pair, by what was said.
+    /// Posteriors of all candidates; `expected` becomes their sums over the rows of each pair, by what was answered.
     ///
     /// Sums are taken by chunks of tasks that are a function of the data, so that they do not depend on the threads.
     pub(super) fn expect(
@@ -96,7 +96,7 @@ impl Patterns {
     ) -> Result<Expected> {
         let logits = collected(self.rates.iter().map(|p| clipped(*p).ln() - (-clipped(*p)).ln_1p()))?;
         let n_labels = design.sizes[2];
-        // What a task without candidates says for each pattern.
+        // Evidence of a task without candidates for each pattern.
         let none: Vec<f64> = (self.shares.iter().zip(self.rates.chunks_exact(n_labels)))
             .map(|(share, rates)| {
                 share.max(f64::MIN_POSITIVE).ln() + rates.iter().map(|p| (-clipped(*p)).ln_1p()).sum::<f64>()
@@ -192,7 +192,7 @@ impl Given<'_> {
         Ok((most, all))
     }
 
-    /// The probability that a task is of each pattern, by what was told of its candidates.
+    /// The probability that a task is of each pattern, given the answers on its candidates.
     fn weigh(&self, told: &[(usize, f64)], odds: &mut [f64]) {
         let n_labels = self.design.sizes[2];
         if let [only] = odds {

@@ -14,7 +14,7 @@ const ROUNDS: usize = 2;
 const BOUNDS: (f64, f64) = (1e-2, 1e4);
 /// The longest step of a logit.
 const LEAP: f64 = 2.0;
-/// Strength, and variance of workers and labels, to begin with.
+/// Prior strength, and variance of workers and labels, to begin with.
 const FIRST: (f64, f64) = (10.0, 1.0);
 
 /// What one kind of rate is made of.
@@ -30,7 +30,7 @@ pub struct Rates {
     pub labels: Vec<f64>,
     /// Variance of the former two.
     pub variances: [f64; 2],
-    /// Imaginary answers that the pooled rate counts for.
+    /// Pseudo-answers that the pooled rate counts for.
     pub strength: f64,
 }
 
@@ -52,7 +52,7 @@ impl Rates {
         self.centre + self.workers[worker] + self.labels[label]
     }
 
-    /// Pooled rates and strength from expected counts of yes and no, and then the rate of each pair.
+    /// Pooled rates and prior strength from expected counts of yes and no, and then the rate of each pair.
     pub(super) fn improve(&mut self, design: &Design<'_>, yes: &[f64], no: &[f64], control: &Control) -> Result<()> {
         let mut draws: [Vec<f64>; 2] = [copied(yes)?, copied(no)?];
         let mut slopes = zeros(yes.len())?;
@@ -69,7 +69,8 @@ impl Rates {
         Ok(())
     }
 
-    /// Expected draws from the pooled rates among the counts (tables of a Chinese restaurant), and a step of the strength.
+    /// Expected draws from the pooled rates among the counts (tables of a Chinese restaurant), and a step of the prior
+    /// strength.
     fn draw(
         &mut self,
         design: &Design<'_>,
@@ -106,7 +107,7 @@ impl Rates {
         Ok(())
     }
 
-    /// A step of Newton's method for the centre, then for all labels, then for all workers.
+    /// A step of Newton's method for the center, then for all labels, then for all workers.
     fn climb(&mut self, design: &Design<'_>, draws: &[Vec<f64>; 2], slopes: &mut [[f64; 2]]) -> Result<()> {
         self.write_slopes(design, draws, slopes);
         let (slope, curve) = slopes.iter().fold((0.0, 0.0), |(s, c), [slope, curve]| (s + slope, c + curve));

@@ -1,8 +1,8 @@
-//! What must hold of fits of sets, and what is refused.
+//! What must hold of fits of sets, and what is rejected.
 
 use super::*;
 
-/// Two candidates of one label each; three workers, of whom the first two say both and the third neither.
+/// Two candidates of one label each; three workers, of which the first two say both and the third neither.
 fn design() -> (Vec<u32>, Vec<u32>) {
     // Pair = worker · 2 + label, candidate = label; twice that, and one more for a yes.
     let rows = vec![1, 5, 8, 3, 7, 10];
@@ -61,10 +61,10 @@ fn a_cancelled_fit_stops() {
 fn one_pattern_given_is_as_many_as_none() {
     let (parts, spare) = (design(), [4.0; 6]);
     let fit = |start: &[f64]| relevance_fit(&whole(&parts, &spare), start, 80, 0.0, &Control::default()).unwrap();
-    // Of five tasks each label is said of one, by two of three workers.
+    // Of five tasks each label is answered of one, by two of three workers.
     let (plain, same) = (fit(&[]), fit(&[(2.0 / 3.0 + 0.5) / 6.0; 2]));
     assert!(plain.posterior.iter().zip(&same.posterior).all(|(a, b)| (a - b).abs() < 1e-9));
-    // Two that begin alike stay alike, and differ from one by what is imaginary in them.
+    // Two that begin alike stay alike, and differ from one by their pseudo-counts.
     let two = fit(&[0.3, 0.3, 0.3, 0.3]);
     assert!((two.patterns.shares[0] - 0.5).abs() < 1e-12);
     assert!(two.patterns.rates[..2].iter().zip(&two.patterns.rates[2..]).all(|(a, b)| (a - b).abs() < 1e-12));

@@ -1,7 +1,7 @@
 //! Methods for numbers: passes over a table of ratings, one dimension at a time.
 //!
-//! The ratings of a dimension are read as x·unit − centre, so that sums of squares neither overflow nor cancel, whatever
-//! the size of the numbers. What loops over workers or tasks alone is done by the callers.
+//! The ratings of a dimension are read as x·unit − center, so that sums of squares neither overflow nor cancel,
+//! whatever the size of the numbers. What loops over workers or tasks alone is done by the callers.
 
 mod factor;
 mod pass;
@@ -22,7 +22,7 @@ pub use factor::{Scores, covariance_sums, factor_scores};
 pub use pass::{Noise, Passed, Prior, WORKER, gaussian_pass};
 pub use summary::{Spread, spread, trimmed};
 
-/// One dimension of a table of ratings, brought to another centre and unit.
+/// One dimension of a table of ratings, brought to another center and unit.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
     table: &'a Ratings,
@@ -32,7 +32,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// The ratings of dimension `dim` as x·unit − centre.
+    /// The ratings of dimension `dim` as x·unit − center.
     pub fn new(table: &'a Ratings, dim: usize, unit: f64, centre: f64) -> Result<Self> {
         if dim >= table.dims() {
             return Err(Error::invalid(format!("dimension {dim} of ratings that have {}", table.dims())));
@@ -53,7 +53,7 @@ impl<'a> View<'a> {
         self.table.values()[row * self.table.dims() + self.dim] * self.unit - self.centre
     }
 
-    /// Worker and rating of some rows. `ONE` says that rows are of one number, which saves a division a task.
+    /// Worker and rating of some rows. `ONE` states that rows are of one number, which saves a division a task.
     #[inline(always)]
     fn rows<const ONE: bool>(
         &self,
@@ -82,13 +82,15 @@ const TASKS: usize = 1 << 12;
 /// What chunks of tasks write, side by side: rows of `width` numbers a task.
 type Chunk<'a> = (Range<usize>, &'a mut [f64]);
 
-/// What is done with some tasks: given their numbers, the rows they write, and the sums of the workers that they add to.
+/// What is done with some tasks: given their numbers, the rows they write, and the sums of the workers that they add
+/// to.
 type Job<'a> = dyn Fn(Range<usize>, &mut [f64], &mut [f64]) + Sync + 'a;
 
 /// Runs `job(tasks, their rows of out, sums of workers)` on chunks of tasks, and adds the sums up in their order.
 ///
-/// `out` has `width` numbers a task, the sums `depth` a worker. Chunks are a function of the data, so that the sums are the
-/// same bits on any number of threads. Memory: at most 32 tables of workers × depth, and no more than the ratings take.
+/// `out` has `width` numbers a task, the sums `depth` a worker. Chunks are a function of the data, so that the sums are
+/// the same bits on any number of threads. Memory: at most 32 tables of workers × depth, and no more than the ratings
+/// take.
 fn each_chunk(
     table: &Ratings,
     (out, width): (&mut [f64], usize),

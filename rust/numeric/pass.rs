@@ -1,8 +1,8 @@
 //! One step of the hierarchical Gaussian model: from workers to tasks, and from tasks to what is needed of workers.
 //!
 //! A rating is x = β + α·y + ε, with ε of precision λ; workers are given by the moments of α and β that a normal
-//! distribution about them has. With them a task's value has precision π + Σ λ·E[α²] and so on; the sums of a worker are
-//! those of the regression of x on y.
+//! distribution about them has. With them a task's value has precision π + Σ λ·E[α²] and so on; the sums of a worker
+//! are those of the regression of x on y.
 
 use std::ops::Range;
 
@@ -14,7 +14,8 @@ use crate::{Error, Result};
 
 /// Numbers that describe a worker: λ, E[α], E[β], E[α²], E[αβ], E[β²].
 pub const WORKER: usize = 6;
-/// Sums of a worker: of weights, x, x², y, y² + var(y), x·y, and those of residuals and logarithms that few kinds of noise need.
+/// Sums of a worker, over its ratings: weights, x, x², y, y² + var(y), x·y, and those of residuals and logarithms that
+/// few kinds of noise need.
 const SUMS: usize = 8;
 /// Numbers of a task: its value and the precision of that.
 const TASK: usize = 2;
@@ -24,10 +25,10 @@ const TASK: usize = 2;
 pub enum Noise<'a> {
     /// As precise as its worker.
     Normal,
-    /// Student's t with so many degrees of freedom: less precise the further it is from the values of the last step.
+    /// Student's t with this many degrees of freedom: less precise the further it is from the values of the last step.
     Student(f64, &'a [f64]),
-    /// As precise as its worker is on all other tasks: shapes and rates of the workers' precisions, (workers × 2), and the
-    /// expected squared residuals of all rows, by all other workers on the task (leave-one-out messages).
+    /// As precise as its worker is on all other tasks: shapes and rates of the workers' precisions, (workers × 2), and
+    /// the expected squared residuals of all rows, by all other workers on the task (leave-one-out messages).
     Others(&'a [f64], &'a [f64]),
 }
 
@@ -45,8 +46,9 @@ pub struct Prior {
 pub struct Passed {
     /// Value and precision of each task, (tasks × 2).
     pub tasks: Vec<f64>,
-    /// Sums of each worker, (workers × 8): of weights w, w·x, w·x², w·y, w·(y² + var y), w·x·y, w·(squared residual by the
-    /// others), w·ln(ν + λ·residual); weights are those that Student's t leaves, and the last two for their noise alone.
+    /// Sums of each worker, (workers × 8): of weights w, w·x, w·x², w·y, w·(y² + var y), w·x·y, w·(squared residual by
+    /// the others), w·ln(ν + λ·residual); weights are those that Student's t leaves, and the last two for their noise
+    /// alone.
     pub sums: Vec<f64>,
     /// Expected squared residual of each row by the other workers; empty unless precisions are [`Noise::Others`].
     pub residuals: Vec<f64>,

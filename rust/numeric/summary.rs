@@ -13,8 +13,8 @@ use crate::{Error, Result};
 /// Means, and what ratings lie about them.
 #[derive(Debug)]
 pub struct Spread {
-    /// Weight and weighted mean of each task, the weighted sum of squares about it, and the variance of the mean of ratings
-    /// of variance one, (tasks × 4).
+    /// Weight and weighted mean of each task, the weighted sum of squares about it, and the variance of the mean of
+    /// ratings of variance one, (tasks × 4).
     pub tasks: Vec<f64>,
     /// Of each worker: weights, sums of differences from the mean of the task, and of their squares, (workers × 3).
     pub workers: Vec<f64>,
@@ -77,7 +77,7 @@ impl<const ONE: bool> EachTask for Plain<'_, ONE> {
     }
 }
 
-/// The same, where a rating counts so many times and weighs so much.
+/// The same, where a rating counts this many times and weighs so much.
 fn spread_by(view: &View<'_>, weigh: impl Fn(usize) -> (f64, f64) + Sync, control: &Control) -> Result<Spread> {
     let table = view.table();
     let mut tasks = zeros(4 * table.n_tasks())?;

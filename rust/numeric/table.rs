@@ -9,10 +9,10 @@ use crate::base::links::{Links, Log, Repeats, marked};
 use crate::base::memory::copied;
 use crate::{Error, Result};
 
-/// The table: links between tasks and workers, and a point of so many dimensions for each. The same rows in any order give
-/// the same table.
+/// The table: links between tasks and workers, and a point of this many dimensions for each. The same rows in any order
+/// give the same table.
 ///
-/// Memory: 4 bytes a row and 8 for each of its numbers (8 more with weights), and 4 bytes a task.
+/// Memory: 4 bytes per row and 8 for each of its numbers (8 more with weights), and 4 bytes per task.
 #[derive(Debug)]
 pub struct Ratings {
     links: Links,
@@ -31,7 +31,7 @@ impl Deref for Ratings {
 impl Ratings {
     /// Builds a table from the columns of a log and the values of its rows (rows × dims), all of them finite.
     ///
-    /// By a parallel counting sort: O(rows × dims) time, no memory beyond the table and 4 bytes a task.
+    /// By a parallel counting sort: O(rows × dims) time, no memory beyond the table and 4 bytes per task.
     pub fn new(log: &Log<'_>, values: &[f64], dims: usize, repeats: Repeats, control: &Control) -> Result<Self> {
         if dims == 0 || !values.len().is_multiple_of(dims) {
             return Err(Error::invalid(format!("{} values cannot be rows of {dims} numbers", values.len())));
@@ -39,7 +39,7 @@ impl Ratings {
         log.validate("value", values.len() / dims, control)?;
         if let Some(at) = values.par_iter().position_first(|value| !value.is_finite()) {
             return Err(Error::invalid(format!(
-                "value {} at row {} is not a finite number; mend or drop that row",
+                "value {} at row {} is not a finite number; fix or drop that row",
                 values[at],
                 at / dims
             )));

@@ -40,7 +40,7 @@ pub fn value_distances(
     let squared = match measure {
         Measure::Absolute => false,
         Measure::Squared => true,
-        other => return Err(Error::invalid(format!("{other:?} is no distance between numbers"))),
+        other => return Err(Error::invalid(format!("{other:?} is not a distance between numbers"))),
     };
     tasks.check(values.len() / dims)?;
     let point = |row: usize| &values[row * dims..(row + 1) * dims];
@@ -67,7 +67,7 @@ pub fn word_distances(
     let longest = (0..words.len()).map(|row| words.rows(row).len()).max().unwrap_or(0);
     match measure {
         Measure::Absolute | Measure::Squared => {
-            Err(Error::invalid(format!("{measure:?} is no distance between words")))
+            Err(Error::invalid(format!("{measure:?} is not a distance between words")))
         }
         Measure::Hamming => fill(tasks, control, || Ok(()), &|a, b, (): &mut ()| Ok(f64::from(word(a) != word(b)))),
         Measure::Jaccard => fill(tasks, control, || Ok(()), &|a, b, (): &mut ()| Ok(jaccard(word(a), word(b)))),
@@ -82,7 +82,7 @@ pub fn word_distances(
     }
 }
 
-/// Fills the block of each task with what `between` says of two answers; it is asked of each pair once.
+/// Fills the block of each task with the result of `between` for two answers; it is asked of each pair once.
 fn fill<S: Send>(
     tasks: Tasks<'_>,
     control: &Control,
@@ -126,7 +126,7 @@ fn jaccard(a: &[u32], b: &[u32]) -> f64 {
     if all == 0 { 0.0 } else { 1.0 - common as f64 / all as f64 }
 }
 
-/// Orders that share fewer than two items say nothing of each other: they are half of the way apart.
+/// Orders that share fewer than two items have no information about each other: their distance is one half.
 fn kendall(a: &[u32], b: &[u32], places: &mut Vec<(u32, u32)>, control: &Control) -> Result<f64> {
     places.clear();
     places.extend(b.iter().enumerate().map(|(place, &item)| (item, place as u32)));

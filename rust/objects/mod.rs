@@ -1,7 +1,7 @@
-//! Answers of any kind that have a distance: one answer a task and one weight a worker, by turns.
+//! Answers of any kind that have a distance: one answer per task and one weight per worker, by turns.
 //!
-//! The scheme minimises the sum of distances between a worker's answers and those found, times the worker's weight, over
-//! all workers, with a function of the weights fixed.
+//! The scheme minimizes the sum of distances between a worker's answers and those found, times the worker's weight,
+//! over all workers, with a function of the weights fixed.
 
 mod distances;
 mod scheme;

@@ -16,15 +16,16 @@ const LEAST: f64 = 1e-9;
 /// How the answer of a task is found.
 #[derive(Debug, Clone, Copy)]
 pub enum Answering<'a> {
-    /// The given answer with the least weighted sum of distances to the others. `distances` has a block (answers × answers)
-    /// for each task; among equals, the one nearer to all without weights, then the one whose `rank` is the lowest.
+    /// The given answer with the least weighted sum of distances to the others. `distances` has a block (answers ×
+    /// answers) for each task; among equals, the one nearer to all without weights, then the one whose `rank` is the
+    /// lowest.
     Medoid {
         /// Distances.
         distances: &'a [f64],
         /// Order of the answers, whatever the order of their rows.
         rank: &'a [u32],
     },
-    /// The weighted mean of points of so many numbers, whose distance is squared.
+    /// The weighted mean of points of this many numbers, whose distance is squared.
     Mean {
         /// Points.
         values: &'a [f64],
@@ -47,7 +48,7 @@ pub enum Norm {
 pub struct Scheme<'a> {
     /// The answers of each task.
     pub tasks: Tasks<'a>,
-    /// Who gave each answer.
+    /// Which worker gave each answer.
     pub workers: &'a [u32],
     /// Number of workers.
     pub n_workers: usize,
@@ -57,7 +58,7 @@ pub struct Scheme<'a> {
     pub answering: Answering<'a>,
     /// What is fixed.
     pub norm: Norm,
-    /// Imaginary answers of every worker, with the crowd's average loss.
+    /// Pseudo-answers of every worker, with the crowd's average loss.
     pub strength: f64,
     /// Most turns.
     pub max_iter: usize,
@@ -99,8 +100,8 @@ struct Answer {
 
 /// Finds answers and weights by turns, from equal weights, until the objective settles.
 ///
-/// A turn takes O(Σ answers²) for medoids and O(answers · dims) for means, shared out by tasks; memory O(answers) beside the
-/// distances.
+/// A turn takes O(Σ answers²) for medoids and O(answers · dims) for means, shared out by tasks; memory O(answers) next
+/// to the distances.
 pub fn scheme_fit(scheme: &Scheme<'_>, control: &Control) -> Result<SchemeFit> {
     let blocks = check(scheme)?;
     let n = scheme.tasks.len();
@@ -229,7 +230,8 @@ fn answer(scheme: &Scheme<'_>, blocks: &[usize], task: usize, weights: &[f64]) -
             let ahead = good().filter(|&a| plain(a) <= nearest + TIE * plain(a));
             let at = ahead.min_by_key(|&a| rank[first + a]).unwrap_or(0);
             let tied = good().any(|a| rank[first + a] != rank[first + at]);
-            // Which of equals is told must not decide whom to trust: losses are those of all of them, on average.
+            // The choice among ties must not decide which workers to trust: losses are those of all of them, on
+            // average.
             let mut losses = zeros::<f64>(n)?;
             let share = 1.0 / good().count() as f64;
             good().for_each(|a| losses.iter_mut().zip(from(a)).for_each(|(loss, d)| *loss += share * d));
@@ -253,7 +255,7 @@ fn answer(scheme: &Scheme<'_>, blocks: &[usize], task: usize, weights: &[f64]) -
     }
 }
 
-/// The sum over workers of weight, number of answers and average loss, with imaginary answers.
+/// The sum over workers of weight, number of answers and average loss, with pseudo-answers.
 fn objective(weights: &[f64], losses: &[f64], given: &[f64], strength: f64) -> f64 {
     weights.iter().zip(losses).zip(given).map(|((w, loss), n)| w * loss * (n + strength)).sum()
 }

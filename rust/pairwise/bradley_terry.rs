@@ -12,7 +12,7 @@ use crate::base::course::Course;
 use crate::base::memory::{filled, push, zeros};
 use crate::{Error, Result};
 
-/// Whether comparisons favour the item on the left.
+/// Whether comparisons favor the item on the left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeftBias {
     /// They do not.
@@ -28,13 +28,13 @@ pub enum LeftBias {
 pub struct Options<'a> {
     /// What becomes of ties.
     pub ties: Ties,
-    /// Whether comparisons favour the left.
+    /// Whether comparisons favor the left.
     pub left_bias: LeftBias,
     /// Whether workers have slopes.
     pub slopes: bool,
     /// The standard deviation of scores before any comparison.
     pub prior: f64,
-    /// How far workers spread; NaN where that is to be learnt.
+    /// How far workers spread; NaN where that is to be learned.
     pub spread: Spread,
     /// Scores, bias and parameter of ties to start from.
     pub start: Option<&'a [f64]>,

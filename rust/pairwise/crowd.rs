@@ -1,8 +1,9 @@
-//! `CrowdBT` (Chen, Bennett, Collins-Thompson and Horvitz 2013): workers who say the opposite of what they see, now and then.
+//! `CrowdBT` (Chen, Bennett, Collins-Thompson and Horvitz 2013): workers who say the opposite of what they see, now and
+//! then.
 //!
-//! Worker m reports the better item with probability `ω_m`, whatever the lead, and the worse one else. By EM: how probably
-//! each comparison was reported as it was seen; then reliabilities by their shares, and scores by Newton's method on
-//! comparisons that count for either side in part.
+//! Worker m reports the better item with probability `ω_m`, whatever the lead, and the worse one else. By EM: how
+//! probably each comparison was reported as it was seen; then reliabilities by their shares, and scores by Newton's
+//! method on comparisons that count for either side in part.
 
 use rayon::prelude::*;
 
@@ -21,7 +22,7 @@ use crate::{Error, Result};
 pub struct CrowdOptions {
     /// Wins, and as many losses, of each item against a virtual one of score 0.
     pub link: f64,
-    /// Imaginary true and false reports of each worker, the pseudo-counts of a Beta prior.
+    /// True and false pseudo-reports of each worker, the pseudo-counts of a Beta prior.
     pub reports: [f64; 2],
     /// Most iterations.
     pub max_iter: usize,
@@ -51,7 +52,7 @@ const LEAST: f64 = 1e-9;
 pub fn crowd_bt_fit(table: &Comparisons, options: &CrowdOptions, control: &Control) -> Result<CrowdFit> {
     let [hits, misses] = options.reports;
     if ![options.link, hits, misses].iter().all(|x| x.is_finite() && *x > 0.0) {
-        return Err(Error::invalid("the link and the imaginary reports must be finite and above 0"));
+        return Err(Error::invalid("the link and the pseudo-reports must be finite and above 0"));
     }
     let mut graph = Graph::new(table, Ties::Half, Fold::Workers, control)?;
     if graph.ends.is_empty() {
@@ -62,7 +63,7 @@ pub fn crowd_bt_fit(table: &Comparisons, options: &CrowdOptions, control: &Contr
     let mut climb = Climb::new(&mut graph, Ties::Half, Prior::Virtual(options.link), false, None)?;
     let mut reliability = filled(hits / (hits + misses), table.n_workers())?;
     let mut course = Course::default();
-    // From the scores of a crowd that means what it says, or no comparison tells who does.
+    // From scores of a reliable crowd, or no comparison identifies the reliable workers.
     let objective = climb.look(control)?;
     alone(&mut climb, objective, 20, 1e-2, &mut Course::default(), control)?;
     while course.n_iter < options.max_iter && !course.converged {
@@ -76,8 +77,8 @@ pub fn crowd_bt_fit(table: &Comparisons, options: &CrowdOptions, control: &Contr
     Ok(CrowdFit { scores, reliability, history: course.history, n_iter: course.n_iter, converged: course.converged })
 }
 
-/// Counts comparisons for the side they were probably seen for, and workers' reliabilities by that; returns the objective
-/// at the point given.
+/// Counts comparisons for the side they were probably seen for, and workers' reliabilities by that; returns the
+/// objective at the point given.
 fn expect(
     climb: &mut Climb<'_>,
     said: &[Counts],
@@ -102,7 +103,7 @@ fn expect(
                 let edge = block * EDGES + i;
                 let Counts { left, right, .. } = said[edge];
                 let (true_share, ahead) = (known[workers[edge] as usize], share(this.difference(edge)));
-                // Probabilities that "left" was said as seen, and turned round; then the same of "right".
+                // Probabilities that "left" was answered as seen, and turned round; then the same of "right".
                 let (seen, turned) = (true_share * ahead, (1.0 - true_share) * (1.0 - ahead));
                 let (seen_right, turned_right) = (true_share * (1.0 - ahead), (1.0 - true_share) * ahead);
                 let (kept, kept_right) =

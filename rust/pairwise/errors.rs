@@ -1,10 +1,10 @@
-//! Standard errors of all scores: what the model itself says, and the sandwich, which holds where it is wrong.
+//! Standard errors of all scores: what the model itself implies, and the sandwich, which holds where it is wrong.
 //!
 //! With H the second derivatives and B the covariance of what clusters of comparisons say, the first is the diagonal of
-//! H⁻¹ and the second that of H⁻¹·B·H⁻¹. Few items, or few clusters, are solved for one by one. For many, random signs z
-//! make right sides r = R·z with R·Rᵀ = B, and the squares of x = H⁻¹·r average the diagonal. Of x, the part r/diag(H) has
-//! a variance that is known exactly; only the rest, what others' errors add, is averaged, and so errs little where items
-//! have many opponents. The error is returned.
+//! H⁻¹ and the second that of H⁻¹·B·H⁻¹. Few items, or few clusters, are solved for one by one. For many, random signs
+//! z make right sides r = R·z with R·Rᵀ = B, and the squares of x = H⁻¹·r average the diagonal. The part r/diag(H) of x
+//! has a variance that is known exactly; only the rest, what others' errors add, is averaged, and so errs little where
+//! items have many opponents. The error is returned.
 
 use rayon::prelude::*;
 
@@ -21,7 +21,7 @@ use crate::base::num::{GOLDEN, scramble};
 
 /// Vectors solved for side by side.
 const LANES: usize = 8;
-/// So many items are solved for one by one.
+/// This many items are solved for one by one.
 const EXACT: usize = 256;
 /// How exactly equations are solved: the variances err by less than twice that share.
 const EXACTNESS: f64 = 2e-2;
@@ -59,12 +59,12 @@ pub struct Errors {
     pub model: Vec<f64>,
     /// By what clusters say.
     pub sandwich: Vec<f64>,
-    /// The standard error of the standard errors, as a share of them, root mean square over items, of either; 0 where they
-    /// are exact.
+    /// The standard error of the standard errors, as a share of them, root mean square over items, of either; 0 where
+    /// they are exact.
     pub inexact: [f64; 2],
 }
 
-/// Finds standard errors: so many solutions as there are probes, or items, or clusters, of about ten passes each.
+/// Finds standard errors: this many solutions as there are probes, or items, or clusters, of about ten passes each.
 pub fn bradley_terry_errors(
     table: &Comparisons,
     found: &Parameters,
@@ -109,7 +109,7 @@ enum Kind {
     Workers,
 }
 
-/// What an edge says of its lead and of ties: with random signs z, `[c0·z, c1·z + c2·z']`.
+/// Curvature of an edge in its lead and in ties: with random signs z, `[c0·z, c1·z + c2·z']`.
 type Factor = [f64; 3];
 
 fn factors_of(climb: &Climb<'_>, workers: &[u32], kind: Kind) -> Result<Vec<Factor>> {
@@ -129,7 +129,8 @@ fn factors_of(climb: &Climb<'_>, workers: &[u32], kind: Kind) -> Result<Vec<Fact
     Ok(factors)
 }
 
-/// The sum of squares of what single comparisons say of the lead, products with what they say of ties, and squares of that.
+/// The sum of squares of what single comparisons say of the lead, products with what they say of ties, and squares of
+/// that.
 fn squares(outcomes: Outcomes, lead: f64, counts: Counts) -> [f64; 3] {
     let none = Counts::default();
     let kinds = [

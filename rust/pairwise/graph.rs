@@ -33,11 +33,11 @@ pub(super) struct Graph {
     pub ends: Vec<[u32; 2]>,
     /// How its comparisons came out.
     pub counts: Vec<Counts>,
-    /// Edges `m` to `m + 1` are those of worker `m`; all belong to one where workers are not told apart.
+    /// Edges `m` to `m + 1` are those of worker `m`; all belong to one where workers are not distinguished.
     pub workers: Vec<u32>,
     /// Half-edges `i` to `i + 1` are those of item `i`.
     offsets: Vec<u32>,
-    /// The item at the other end, and the edge, its lowest bit telling whether the item is on the right.
+    /// The item at the other end, and the edge, its lowest bit indicating whether the item is on the right.
     halves: Vec<[u32; 2]>,
     /// Whether any comparison is a tie and counts as one.
     pub has_ties: bool,
@@ -124,7 +124,7 @@ impl Graph {
         self.offsets.len() - 1
     }
 
-    /// Number of workers who are told apart.
+    /// Number of workers who are distinguished.
     pub fn n_workers(&self) -> usize {
         self.workers.len() - 1
     }

@@ -1,7 +1,7 @@
 //! Plackett–Luce: a ranking is a row of choices, each of the best among what remains, with workers who differ.
 //!
-//! Item i is chosen from a set with probability `exp(slope_m · score_i)` over the sum for the set. By Newton's method, the
-//! second derivatives of a list applied to a vector in time linear in its length.
+//! Item i is chosen from a set with probability `exp(slope_m · score_i)` over the sum for the set. By Newton's method,
+//! the second derivatives of a list applied to a vector in time linear in its length.
 
 use rayon::prelude::*;
 
@@ -22,7 +22,7 @@ pub struct LuceOptions {
     pub slopes: bool,
     /// The standard deviation of scores before any ranking.
     pub prior: f64,
-    /// The standard deviation of slopes; NaN where it is to be learnt.
+    /// The standard deviation of slopes; NaN where it is to be learned.
     pub spread: f64,
     /// Whether standard errors are wanted, which takes the cube of the items in time and their square in memory.
     pub errors: bool,

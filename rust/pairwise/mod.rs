@@ -1,8 +1,8 @@
-//! Who is better than whom: comparisons of two items, rankings of several, and scores that explain them.
+//! Rankings: comparisons of two items, rankings of several, and scores that explain them.
 //!
-//! A model gives each item a score and each outcome of a comparison a probability by the difference of two scores. Scores
-//! are found by Newton's method, whose equations are those of a sparse graph between items and are solved by conjugate
-//! gradients: nothing is ever sized items × items.
+//! A model gives each item a score and each outcome of a comparison a probability by the difference of two scores.
+//! Scores are found by Newton's method, whose equations are those of a sparse graph between items and are solved by
+//! conjugate gradients: nothing is ever sized items × items.
 
 mod bradley_terry;
 mod centrality;

@@ -1,7 +1,7 @@
 //! Newton's method for scores: the likelihood of all edges and its derivatives, and the equations of a step.
 //!
-//! Beside the scores there are two numbers for all comparisons, a bias to the left and the parameter of ties. They are
-//! the last two entries of every vector here, where they are free, and stay as they are where they are not.
+//! In addition to the scores there are two numbers for all comparisons, a bias to the left and the parameter of ties.
+//! They are the last two entries of every vector here, where they are free, and stay as they are where they are not.
 
 use rayon::prelude::*;
 
@@ -14,7 +14,7 @@ use crate::base::memory::{copied, zeros};
 use crate::base::num::{LEVEL, LogProduct};
 use crate::{Error, Result};
 
-/// Numbers beside the scores: the bias and the parameter of ties.
+/// Numbers next to the scores: the bias and the parameter of ties.
 pub(super) const EXTRA: usize = 2;
 
 /// What is known of scores before any comparison.
@@ -22,7 +22,7 @@ pub(super) const EXTRA: usize = 2;
 pub(super) enum Prior {
     /// Normal around 0, of this precision; the bias and the parameter of ties too.
     Normal(f64),
-    /// So many wins and as many losses against an item of score 0.
+    /// That many wins and as many losses against an item of score 0.
     Virtual(f64),
 }
 
@@ -113,7 +113,7 @@ impl<'g> Climb<'g> {
         let tie_edges = if has_ties { m } else { 0 };
         let bias_edges = if bias { m } else { 0 };
         let edges = Edges { slope: zeros(m)?, bend: zeros(m)?, by_bias: zeros(bias_edges)?, by_tie: zeros(tie_edges)? };
-        // A log without ties says no more than that they are rare: wins alone are modelled then.
+        // A log without ties shows only that they are rare: wins alone are modeled then.
         let ties = if has_ties { ties } else { Ties::Half };
         let free = [bias, has_ties];
         Ok(Self { graph, ties, prior, free, point, crowd: Crowd::default(), edges, sums: Sums::default() })
@@ -131,7 +131,8 @@ impl<'g> Climb<'g> {
         self.point[left as usize] - self.point[right as usize]
     }
 
-    /// Looks around at the point, and returns the objective of scores, bias and ties: the slopes' own prior is not in it.
+    /// Looks around at the point, and returns the objective of scores, bias and ties: the slopes' own prior is not in
+    /// it.
     pub fn look(&mut self, control: &Control) -> Result<f64> {
         let (outcomes, bias) = (self.outcomes(), self.point[self.graph.n_items()]);
         let mut edges =
@@ -139,7 +140,7 @@ impl<'g> Climb<'g> {
         let workers = &self.graph.workers;
         let Edges { slope, bend, by_bias, by_tie } = &mut edges;
         let (m, free) = (slope.len(), self.free);
-        // Columns that nobody needs are as many empty slices.
+        // Unused columns are as many empty slices.
         let bias_chunk = if free[0] { EDGES } else { 1 };
         let tie_chunk = if free[1] { EDGES } else { 1 };
         let mut bias_parts: Vec<&mut [f64]> = by_bias.chunks_mut(bias_chunk).collect();

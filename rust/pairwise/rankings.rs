@@ -10,7 +10,7 @@ use crate::{Error, Result};
 
 /// The table. The same lists in any order give the same table: they are sorted by worker, then item by item.
 ///
-/// Memory: 4 bytes an entry, 8 a list, 8 more with weights.
+/// Memory: 4 bytes per entry, 8 a list, 8 more with weights.
 #[derive(Debug)]
 pub struct Rankings {
     n_items: usize,
@@ -122,7 +122,7 @@ impl Rankings {
         self.offsets[list] as usize..self.offsets[list + 1] as usize
     }
 
-    /// The same lists, counted so many times in place of whatever they counted before.
+    /// The same lists, counted this many times in place of whatever they counted before.
     pub fn counted(&self, weights: &[f64], control: &Control) -> Result<Self> {
         let sizes = [self.n_items, self.n_workers];
         Self::new(&self.offsets, &self.items, &self.workers, Some(weights), sizes, control)

@@ -64,7 +64,7 @@ impl Rows<'_> {
         }
         if let Some(row) = self.outcomes.iter().position(|&outcome| outcome > TIE) {
             let said = self.outcomes[row];
-            return Err(Error::invalid(format!("outcome {said} at row {row} is none of 0 (left), 1 (right), 2 (tie)")));
+            return Err(Error::invalid(format!("outcome {said} at row {row} is not 0 (left), 1 (right) or 2 (tie)")));
         }
         if let Some(row) = self.left.iter().zip(self.right).position(|(left, right)| left == right) {
             return Err(Error::invalid(format!("item {} is compared with itself at row {row}", self.left[row])));
@@ -96,9 +96,10 @@ pub(crate) fn sorted_by(order: &[u32], keys: impl Fn(usize) -> usize, n_keys: us
     Ok(sorted)
 }
 
-/// The table. The same rows in any order give the same table: they are sorted by worker, items, outcome, context, weight.
+/// The table. The same rows in any order give the same table: they are sorted by worker, items, outcome, context,
+/// weight.
 ///
-/// Memory: 13 bytes a row, 4 more with contexts, 8 more with weights, and 4 bytes a worker.
+/// Memory: 13 bytes per row, 4 more with contexts, 8 more with weights, and 4 bytes per worker.
 #[derive(Debug)]
 pub struct Comparisons {
     n_items: usize,
@@ -113,7 +114,7 @@ pub struct Comparisons {
 }
 
 impl Comparisons {
-    /// Builds a table by a radix sort: O(rows + items + workers) time, 8 bytes a row beside the table.
+    /// Builds a table by a radix sort: O(rows + items + workers) time, 8 bytes per row next to the table.
     pub fn new(rows: &Rows<'_>, control: &Control) -> Result<Self> {
         rows.validate(control)?;
         let mut order: Vec<u32> = collected((0..rows.left.len()).map(|row| row as u32))?;
@@ -230,7 +231,7 @@ impl Comparisons {
         })
     }
 
-    /// The same comparisons, counted so many times in place of whatever they counted before.
+    /// The same comparisons, counted this many times in place of whatever they counted before.
     pub fn counted(&self, weights: &[f64], control: &Control) -> Result<Self> {
         let workers = self.workers()?;
         let rows = Rows {

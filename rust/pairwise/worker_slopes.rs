@@ -1,9 +1,9 @@
-//! Workers who see leads more or less clearly, or the wrong way round, or favour a side.
+//! Workers who see leads more or less clearly, or the wrong way round, or favor a side.
 //!
-//! Worker m sees a lead as `slope_m · lead + bias + bias_m`. Slopes are normal around 1 and average 1, which is what fixes
-//! the scale of the scores; biases are normal around 0 and average 0. Scores and workers take turns: a step of Newton's
-//! method for the one, then for the others. How far workers spread is learnt from the second moments of what they are,
-//! given what is not known of them.
+//! Worker m sees a lead as `slope_m · lead + bias + bias_m`. Slopes are normal around 1 and average 1, which is what
+//! fixes the scale of the scores; biases are normal around 0 and average 0. Scores and workers take turns: a step of
+//! Newton's method for the one, then for the others. How far workers spread is learned from the second moments of what
+//! they are, given what is not known of them.
 
 use super::newton::Crowd;
 use crate::Result;
@@ -15,19 +15,20 @@ use crate::base::num::LEVEL;
 /// How far workers spread around the crowd: the standard deviations of slopes and of biases.
 pub type Spread = [f64; 2];
 
-/// The least and the greatest spread that is learnt: below, workers are alike; above, nobody knows what they mean.
+/// The least and the greatest spread that is learned: below, workers are alike; above, they have no meaning.
 const SPREADS: (f64, f64) = (1e-2, 10.0);
 /// Iterations in which the spread of workers may still change.
 const LEARNING: usize = 20;
-/// The change of the spread, as a share of itself, below which it is learnt.
+/// The change of the spread, as a share of itself, below which it is learned.
 const LEARNT: f64 = 1e-2;
 
 /// Scores that are found by Newton's method, with workers who may differ.
 pub(super) trait Scores {
     /// Looks around at the point; returns the objective without the workers' own prior.
     fn look(&mut self, control: &Control) -> Result<f64>;
-    /// A step from where it was last looked, given the objective there and the distance to come to at the last; returns the objective after it, and how far the
-    /// point was from the summit: the mean square of its error, in standard errors.
+    /// A step from where it was last looked, given the objective there and the distance to come to at the last; returns
+    /// the objective after it, and how far the point was from the summit: the mean square of its error, in standard
+    /// errors.
     fn step(&mut self, objective: f64, goal: f64, control: &Control) -> Result<(f64, f64)>;
     /// What is known of workers.
     fn crowd(&mut self) -> &mut Crowd;
@@ -55,14 +56,14 @@ pub(super) fn alone(
     Ok(objective)
 }
 
-/// How exactly the equations of a step need be solved from such a distance, the mean square of errors in standard errors,
-/// to come within the goal at the last: coarsely far from the summit.
+/// How exactly the equations of a step need be solved from such a distance, the mean square of errors in standard
+/// errors, to come within the goal at the last: coarsely far from the summit.
 pub(super) fn exactness(distance: f64, goal: f64) -> f64 {
     (0.3 * distance.max(0.0).sqrt()).clamp((0.3 * goal.sqrt()).clamp(1e-8, 0.1), 0.1)
 }
 
-/// What the comparisons of a worker say of slope and bias: the log-likelihood and its derivatives, the signs of the second
-/// ones changed.
+/// What the comparisons of a worker say of slope and bias: the log-likelihood and its derivatives, the signs of the
+/// second ones changed.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Evidence {
     pub slope: [f64; 2],
@@ -76,7 +77,7 @@ pub(super) struct Workers {
     own: [bool; 2],
     /// Those who compared anything: the others are average.
     active: Vec<bool>,
-    /// Which spreads are to be learnt.
+    /// Which spreads are to be learned.
     learn: [bool; 2],
     pub spread: Spread,
     /// Standard errors of slopes and biases.
@@ -84,7 +85,7 @@ pub(super) struct Workers {
 }
 
 impl Workers {
-    /// Those who are active have slopes, or biases, of their own, with spreads as given or to be learnt.
+    /// Those who are active have slopes, or biases, of their own, with spreads as given or to be learned.
     pub fn new(active: Vec<bool>, own: [bool; 2], spread: Spread) -> Self {
         let learn = [own[0] && spread[0].is_nan(), own[1] && spread[1].is_nan()];
         Self { own, active, learn, spread, errors: [vec![], vec![]] }
@@ -167,8 +168,8 @@ impl Workers {
         [free(0), free(1), if self.own[0] && self.own[1] { one.bend[2] } else { 0.0 }]
     }
 
-    /// A step of Newton's method for all workers, along which slopes keep averaging 1 and biases 0; returns the objective
-    /// and the mean square of their errors, in standard errors.
+    /// A step of Newton's method for all workers, along which slopes keep averaging 1 and biases 0; returns the
+    /// objective and the mean square of their errors, in standard errors.
     fn step(
         &self,
         climb: &mut impl Scores,
@@ -230,8 +231,8 @@ impl Workers {
     }
 }
 
-/// The standard deviation of normal numbers around 0 of which these were seen, with the variances of their errors: where
-/// the derivative of the log-likelihood by the variance changes its sign, found by halving.
+/// The standard deviation of normal numbers around 0 of which these were seen, with the variances of their errors:
+/// where the derivative of the log-likelihood by the variance changes its sign, found by halving.
 fn likeliest_spread(seen: &[[f64; 2]]) -> f64 {
     let rising = |spread: f64| {
         let slope = |&[x, error]: &[f64; 2]| {

@@ -23,7 +23,7 @@ impl Table {
         Ok(PyArray1::from_vec(py, evidence))
     }
 
-    /// How often each worker said each of the two, by what is true, (workers × 2 true × 2 said).
+    /// How often each worker answered each of the two, by what is true, (workers × 2 true × 2 answered).
     #[allow(clippy::needless_pass_by_value)]
     fn pair_counts<'py>(
         &self,

@@ -193,7 +193,7 @@ pub fn mask_columns<'py>(py: Python<'py>, runs: Runs<'py>) -> PyResult<Bound<'py
     Ok(made.dict())
 }
 
-/// What distances from outlines tell of the masks of each image; see `mask_columns` for the runs.
+/// What distances from outlines indicate about the masks of each image; see `mask_columns` for the runs.
 #[pyfunction]
 #[pyo3(signature = (runs, *, most))]
 #[allow(clippy::needless_pass_by_value)]
@@ -242,7 +242,7 @@ pub fn mask_vote<'py>(
     Ok(with_masks(Found::new(py), found)?.list("disputed", disputed)?.dict())
 }
 
-/// Masks by workers whose recall of each class is learnt; see `mask_columns` for the runs.
+/// Masks by workers whose recall of each class is learned; see `mask_columns` for the runs.
 #[pyfunction]
 #[pyo3(signature = (
     runs, workers, weights, n_workers, n_classes, *, asymmetry, strength, max_iter, tol, chances, progress = None

@@ -1,7 +1,7 @@
 //! Everything that touches Python: conversion, errors, the interpreter lock, Ctrl-C and progress.
 //!
-//! Only tables, numbers and contiguous arrays of a fixed dtype come in; only freshly owned arrays go out. Every call that
-//! does work goes through [`work`].
+//! Only tables, numbers and contiguous arrays of a fixed dtype come in; only freshly owned arrays go out. Every call
+//! that does work goes through [`work`].
 
 mod agreement;
 mod audit;
@@ -55,9 +55,9 @@ impl From<Error> for PyErr {
 
 /// Runs `job` on a pool while this thread, detached from the interpreter, waits for it.
 ///
-/// Every tick it re-attaches to look for Ctrl-C and to call `progress(step, objective)`; an exception from either cancels
-/// the job and is raised once the job has stopped. The last step is reported too, however short the job was. A panic in the
-/// job becomes a `RuntimeError`.
+/// Every tick it re-attaches to look for Ctrl-C and to call `progress(step, objective)`; an exception from either
+/// cancels the job and is raised once the job has stopped. The last step is reported too, however short the job was. A
+/// panic in the job becomes a `RuntimeError`.
 fn work<T: Send>(
     py: Python<'_>,
     progress: Option<&Py<PyAny>>,
@@ -70,8 +70,9 @@ fn work<T: Send>(
 /// Rows that a pass is through with sooner than another thread would begin.
 const FEW_ROWS: usize = 1 << 13;
 
-/// The same for one pass over so many rows, which stays on this thread where they are few: handing a job over and waiting for
-/// it takes longer, and most of all where a loop of short passes runs beside other work. The job must not call for a pool.
+/// The same for one pass over this many rows, which stays on this thread where they are few: handing a job over and
+/// waiting for it takes longer, and most of all where a loop of short passes runs next to other work. The job must not
+/// call for a pool.
 fn pass<T: Send>(py: Python<'_>, n_rows: usize, job: impl FnOnce(&Control) -> crate::Result<T> + Send) -> PyResult<T> {
     if n_rows > FEW_ROWS {
         return work(py, None, job);
@@ -83,8 +84,8 @@ fn pass<T: Send>(py: Python<'_>, n_rows: usize, job: impl FnOnce(&Control) -> cr
     }
 }
 
-/// The same for a job that has questions to Python on the way: `answer` is called by this thread, attached, while the job
-/// waits. What it raises is treated like Ctrl-C.
+/// The same for a job that has questions to Python on the way: `answer` is called by this thread, attached, while the
+/// job waits. What it raises is treated like Ctrl-C.
 fn work_asking<T: Send, Q: Send, A: Send>(
     py: Python<'_>,
     progress: Option<&Py<PyAny>>,
@@ -158,7 +159,7 @@ fn wait<Q, A>(
                     }
                     None => None,
                 };
-                // Nobody stops listening before the job ends.
+                // The receiver stays open before the job ends.
                 let _ = replies.send(reply);
                 if last.is_ok() && looked.elapsed() < TICK {
                     continue;
@@ -201,7 +202,7 @@ fn slice<'a, T: Element>(name: &str, array: &'a PyReadonlyArrayDyn<'_, T>) -> Py
     in_order.ok_or_else(|| PyTypeError::new_err(format!("{name} must be a C-contiguous array")))
 }
 
-/// The numbers of a contiguous array of so many, to be changed where they are.
+/// The numbers of a contiguous array of this many, to be changed where they are.
 fn writable<'a, T: Element>(
     name: &str,
     array: &'a mut PyReadwriteArrayDyn<'_, T>,
@@ -213,7 +214,7 @@ fn writable<'a, T: Element>(
     array.as_slice_mut().map_err(|error| PyTypeError::new_err(format!("{name}: {error}")))
 }
 
-/// The shape of an array, or an error unless it is of so many dimensions and has the lengths that are given.
+/// The shape of an array, or an error unless it is of this many dimensions and has the lengths that are given.
 fn shape<const N: usize, T: Element>(
     name: &str,
     array: &PyReadonlyArrayDyn<'_, T>,
@@ -302,7 +303,7 @@ fn choose<T: Copy>(name: &str, given: &str, choices: &[(&str, T)]) -> PyResult<T
 /// Sets the number of threads of all later calls.
 #[pyfunction]
 fn set_num_threads(n_threads: i64) -> PyResult<()> {
-    // A negative number is as wrong as none, and told in the same words.
+    // A negative number is as wrong as none, and reported in the same words.
     Ok(threads::set_num_threads(usize::try_from(n_threads).unwrap_or(0))?)
 }
 

@@ -36,7 +36,7 @@ impl Tagged<'_> {
     }
 }
 
-/// Fits workers and steps to readings, from probabilities of tags. `readings` has the arrays of a design.
+/// Fits workers and steps to annotations, from probabilities of tags. `readings` has the arrays of a design.
 #[pyfunction]
 #[pyo3(signature = (readings, start, *, cells, prior, learn, first_rounds, steps, variational, max_iter, tol, progress=None))]
 #[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)]
@@ -78,7 +78,7 @@ pub fn sequence_fit<'py>(
     Ok(found.course(fit.history, n_iter, fit.converged)?.dict())
 }
 
-/// Evidence of readings by workers whose logarithms of probabilities are given.
+/// Evidence of annotations by workers whose logarithms of probabilities are given.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)]
 pub fn sequence_evidence<'py>(

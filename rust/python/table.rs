@@ -103,7 +103,7 @@ pub(super) use table_methods;
 pub struct Table(pub CoreTable);
 
 impl Table {
-    /// How many workers there are, and what can be true and said.
+    /// How many workers there are, and numbers of classes and labels.
     pub fn sizes(&self) -> Sizes {
         let shape = Shape { classes: self.0.n_classes(), labels: self.0.n_labels() };
         Sizes { n_workers: self.0.n_workers(), shape }

@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::base::memory::clear;
 
-/// Evidence and transitions weigh no less than these powers of e beside the largest: a chain is never impossible.
+/// Evidence and transitions weigh no less than these powers of e next to the largest: a chain is never impossible.
 const LEAST_EVIDENCE: f64 = -400.0;
 const LEAST_STEP: f64 = -200.0;
 

@@ -161,7 +161,8 @@ fn add_segments(
 
 fn segment(chain: &Chain, steps: &Steps, here: Range<usize>, [tag, more]: [usize; 2], spans: bool) -> [f64; 3] {
     let (first, last) = (here.start, here.end - 1);
-    // What precedes a run of a class is another class; what precedes a span, whose first tag is its own, may be anything.
+    // What precedes a run of a class is another class; what precedes a span, whose first tag is its own, may be
+    // anything.
     let begun = chain.reaches(steps, first, tag, |from| spans || from != tag);
     let go_on = |from: usize, t: usize| chain.goes_on(steps, t, from, more);
     let inside: f64 = here.clone().skip(1).map(|t| go_on(if t == first + 1 { tag } else { more }, t)).product();

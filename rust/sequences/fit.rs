@@ -1,4 +1,4 @@
-//! Workers and transitions learnt together with the tags: variational Bayes, or EM for the likeliest parameters.
+//! Workers and transitions learned together with the tags: variational Bayes, or EM for the likeliest parameters.
 
 use rayon::prelude::*;
 
@@ -10,7 +10,7 @@ use crate::base::memory::{clear, copied, par_tried, zeros};
 use crate::base::num::settled;
 use crate::{Error, Result};
 
-/// What cannot be said weighs this little; it never is.
+/// What cannot be observed weighs this little; it never is.
 const NEVER: f64 = -1e3;
 /// Steps of learning the prior in a pass.
 const ROUNDS: usize = 2;
@@ -18,7 +18,7 @@ const ROUNDS: usize = 2;
 /// How to fit.
 #[derive(Debug, Clone)]
 pub struct Options<'a> {
-    /// Kind of each cell of a worker, (contexts × tags said × true tags); -1 where nothing can be said.
+    /// Kind of each cell of a worker, (contexts × observed tags × true tags); -1 where nothing can be observed.
     pub cells: &'a [i32],
     /// Parameter of the Dirichlet prior for each kind of cell.
     pub prior: &'a [f64],
@@ -39,7 +39,7 @@ pub struct Options<'a> {
 /// What [`fit`] found.
 #[derive(Debug, Clone)]
 pub struct Fit {
-    /// Parameters of workers' Dirichlet posteriors, (workers × contexts × tags said × true tags).
+    /// Parameters of workers' Dirichlet posteriors, (workers × contexts × observed tags × true tags).
     pub concentration: Vec<f64>,
     /// Parameters of those of steps.
     pub steps: Vec<f64>,
@@ -69,8 +69,8 @@ struct Part {
 
 /// Fits from probabilities of tags to begin with, (tokens × tags).
 ///
-/// Time O(tags said · tags + tokens · tags²) a pass, and digamma functions for what workers said; memory 8 bytes a cell of a
-/// worker for each of up to 33 chunks.
+/// Time O(observed tags · tags + tokens · tags²) a pass, and digamma functions for what workers answered; memory 8
+/// bytes per cell of a worker for each of up to 33 chunks.
 pub fn fit(design: &Design<'_>, start: &[f64], options: &Options<'_>, control: &Control) -> Result<Fit> {
     validate(design, start, options)?;
     let (k, size) = (design.n_tags, design.n_workers * design.cells());
@@ -169,7 +169,7 @@ fn judge(
                 for said in 0..k {
                     (n[said], a[said]) = (counts[cell(said)], prior.at(cell(said)));
                 }
-                // A row that nothing can be said in is never looked at.
+                // A row that nothing can be observed in is never looked at.
                 if a.iter().all(|a| *a <= 0.0) {
                     continue;
                 }

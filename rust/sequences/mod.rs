@@ -1,8 +1,8 @@
-//! Sequences: a chain of true tags behind what each worker said of every token.
+//! Sequences: a chain of true tags behind what each worker answered of every token.
 //!
-//! A *reading* is what one worker said of one sequence. Given the true tag `j` of a token and the worker's own previous tag
-//! `m`, the *context*, the worker says `l` with a probability of their own; where there is but one context, that is a
-//! confusion matrix. True tags follow each other as transitions say, some of which are forbidden.
+//! An *annotation* is the tags that one worker gave to one sequence. Given the true tag `j` of a token and the worker's
+//! own previous tag `m`, the *context*, the worker answers `l` with a probability of their own; where there is but one
+//! context, that is a confusion matrix. True tags follow each other as transitions say, some of which are forbidden.
 
 pub mod chain;
 pub mod decode;
@@ -20,16 +20,16 @@ use crate::{Error, Result};
 /// A token that a worker was not asked about.
 pub const UNSAID: u16 = u16::MAX;
 
-/// Who said what: readings in the order of sequences, the tags of one after those of another.
+/// Answers by worker: annotations in the order of sequences, the tags of one after those of another.
 #[derive(Debug, Clone, Copy)]
 pub struct Design<'a> {
     /// Where the tokens of each sequence begin, and where the last end.
     pub starts: &'a [u32],
-    /// Where the readings of each sequence begin, and where the last end.
+    /// Where the annotations of each sequence begin, and where the last end.
     pub readings: &'a [u32],
-    /// Worker of each reading.
+    /// Worker of each annotation.
     pub workers: &'a [u32],
-    /// Tags of all readings.
+    /// Tags of all annotations.
     pub tags: &'a [u16],
     /// Number of workers.
     pub n_workers: usize,
@@ -43,7 +43,7 @@ pub struct Design<'a> {
 #[derive(Debug, Clone)]
 pub(crate) struct Chunk {
     pub sequences: Range<usize>,
-    /// Where the tags of its first reading begin.
+    /// Where the tags of its first annotation begin.
     pub first_tag: usize,
 }
 
@@ -68,7 +68,7 @@ impl Design<'_> {
         if sound && counted() {
             Ok(())
         } else {
-            Err(Error::invalid("readings and tags of sequences do not fit together"))
+            Err(Error::invalid("annotations and tags of sequences have inconsistent sizes"))
         }
     }
 
@@ -90,7 +90,7 @@ impl Design<'_> {
         (self.readings[sequence + 1] - self.readings[sequence]) as usize
     }
 
-    /// Numbers that say all of one worker: contexts × tags said × true tags.
+    /// Numbers that say all of one worker: contexts × observed tags × true tags.
     pub fn cells(&self) -> usize {
         self.n_contexts * self.n_tags * self.n_tags
     }
@@ -111,8 +111,8 @@ impl Design<'_> {
         Ok(chunks)
     }
 
-    /// Runs `job(token within the sequence, offset of the row of worker, context and tag)` over all tags of a sequence whose
-    /// first tag is at `at`; returns where the next sequence's are.
+    /// Runs `job(token within the sequence, offset of the row of worker, context and tag)` over all tags of a sequence
+    /// whose first tag is at `at`; returns where the next sequence's are.
     #[inline(always)]
     pub(crate) fn each(&self, sequence: usize, at: usize, mut job: impl FnMut(usize, usize)) -> usize {
         let (k, len) = (self.n_tags, self.tokens(sequence).len());
@@ -133,7 +133,7 @@ impl Design<'_> {
         tags
     }
 
-    /// Adds what all readings of a sequence say for each tag of each of its tokens to `evidence`, (tokens × tags).
+    /// Adds what all annotations of a sequence say for each tag of each of its tokens to `evidence`, (tokens × tags).
     pub(crate) fn add_evidence(&self, sequence: usize, at: usize, logs: &[f64], evidence: &mut [f64]) -> usize {
         let k = self.n_tags;
         self.each(sequence, at, |token, row| {
@@ -142,7 +142,7 @@ impl Design<'_> {
         })
     }
 
-    /// Adds the probabilities of true tags, (tokens × tags), to the counts of whoever said what.
+    /// Adds the probabilities of true tags, (tokens × tags), to the counts of the answers given.
     pub(crate) fn add_counts(&self, sequence: usize, at: usize, posterior: &[f64], counts: &mut [f64]) -> usize {
         let k = self.n_tags;
         self.each(sequence, at, |token, row| {
@@ -151,8 +151,8 @@ impl Design<'_> {
         })
     }
 
-    /// Evidence of all tokens, (tokens × tags), of workers whose logarithms of probabilities are given, (workers × contexts ×
-    /// tags said × true tags).
+    /// Evidence of all tokens, (tokens × tags), of workers whose logarithms of probabilities are given, (workers ×
+    /// contexts × observed tags × true tags).
     pub fn evidence(&self, logs: &[f64], control: &crate::base::control::Control) -> Result<Vec<f64>> {
         self.validate()?;
         if logs.len() != self.n_workers * self.cells() || !logs.iter().all(|x| x.is_finite()) {

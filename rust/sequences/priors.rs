@@ -1,4 +1,4 @@
-//! Dirichlet priors of what workers say, tied between cells that mean the same, and learnt from the crowd.
+//! Dirichlet priors of what workers say, tied between cells that mean the same, and learned from the crowd.
 
 use rayon::prelude::*;
 
@@ -7,7 +7,7 @@ use crate::Result;
 use crate::base::memory::{par_collected, zeros};
 use crate::base::special::{digamma, ln_gamma};
 
-/// Imaginary rows for which the first prior counts when it is learnt.
+/// Pseudo-rows for which the first prior counts when it is learned.
 const FIRM: f64 = 1.0;
 /// Parameters stay above this.
 const LEAST: f64 = 1e-6;
@@ -15,7 +15,7 @@ const LEAST: f64 = 1e-6;
 /// A parameter for each kind of cell, and the kind of each cell.
 #[derive(Debug, Clone)]
 pub struct Prior<'a> {
-    /// Kind of each cell, (contexts × tags said × true tags); -1 where nothing can be said.
+    /// Kind of each cell, (contexts × observed tags × true tags); -1 where nothing can be observed.
     pub cells: &'a [i32],
     /// Parameter of each kind, to begin with.
     pub first: &'a [f64],
@@ -24,7 +24,7 @@ pub struct Prior<'a> {
 }
 
 impl Prior<'_> {
-    /// Parameter of a cell; 0 where nothing can be said.
+    /// Parameter of a cell; 0 where nothing can be observed.
     pub fn at(&self, cell: usize) -> f64 {
         usize::try_from(self.cells[cell]).map_or(0.0, |kind| self.now[kind])
     }
@@ -35,8 +35,8 @@ impl Prior<'_> {
         terms.sum()
     }
 
-    /// A step that improves the evidence of the counts, (workers × contexts × tags said × true tags): Minka's bound of
-    /// ratios of gamma functions, with a Gamma density whose mode is the first prior.
+    /// A step that improves the evidence of the counts, (workers × contexts × observed tags × true tags): Minka's bound
+    /// of ratios of gamma functions, with a Gamma density whose mode is the first prior.
     pub fn learn(&mut self, design: &Design<'_>, counts: &[f64]) -> Result<()> {
         let (k, kinds) = (design.n_tags, self.now.len());
         let cells = design.cells();
@@ -81,8 +81,8 @@ impl Prior<'_> {
 }
 
 /// Turns counts and parameters of a row into what the E-step takes: expected logarithms, or logarithms of the mode of a
-/// Dirichlet whose parameters are one more. Returns the row's part of the objective: minus the divergence from the prior,
-/// or the prior's density.
+/// Dirichlet whose parameters are one more. Returns the row's part of the objective: minus the divergence from the
+/// prior, or the prior's density.
 pub(crate) fn row(counts: &[f64], prior: &[f64], variational: bool, logs: &mut [f64]) -> f64 {
     let (n, a): (f64, f64) = (counts.iter().sum(), prior.iter().sum());
     if !variational {

@@ -76,7 +76,7 @@ fn extreme_evidence_stays_finite() {
     }
 }
 
-/// Readings of forty sequences by four workers, who are right three times in four.
+/// Annotations of forty sequences by four workers, who are right three times in four.
 fn readings(tags: &mut Vec<u16>) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
     let starts: Vec<u32> = (0..=40).map(|i| 6 * i).collect();
     let counts: Vec<u32> = (0..=40).map(|i| 4 * i).collect();

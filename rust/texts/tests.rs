@@ -19,7 +19,7 @@ fn a_missing_word_leaves_its_slot_empty() {
     let found = aligned(&[(&[1, 2, 3], 1), (&[1, 3], 1), (&[1, 4, 3, 5], 1)]);
     assert_eq!(found.slots, [0, 1, 2, 0, 2, 0, 1, 2, 3]);
     assert_eq!(found.n_slots, [4]);
-    // Slot 1 holds three different readings, slot 3 one against two that are empty.
+    // Slot 1 holds three different versions, slot 3 one against two that are empty.
     assert_eq!(found.costs, [5.0]);
 }
 

@@ -1,10 +1,11 @@
 //! Semi-matchings whose loads are as even as they can be.
 //!
 //! A semi-matching hands every answer to one of its givers. It is optimal (its sum of squared loads is the least) if no
-//! answer can be passed on, by way of others, from a worker to one whose load is lower by two (Harvey, Ladner, Lovász and
-//! Tamir 2003). Loads are evened out around a threshold, by the shortest ways from all above it to all below it at once
-//! (Hopcroft and Karp 1973, Dinic 1970). Whoever can still be reached from above then holds the threshold or more and
-//! hands on nothing to the others, who hold the threshold or less: two problems, each with half of the range of loads.
+//! answer can be passed on, by way of others, from a worker to one whose load is lower by two (Harvey, Ladner, Lovász
+//! and Tamir 2003). Loads are evened out around a threshold, by the shortest ways from all above it to all below it at
+//! once (Hopcroft and Karp 1973, Dinic 1970). Any worker that can still be reached from above then holds the threshold
+//! or more and hands on nothing to the others, who hold the threshold or less: two problems, each with half of the
+//! range of loads.
 
 use super::{Contested, ROWS_PER_CHECK};
 use crate::Result;
@@ -13,7 +14,7 @@ use crate::base::memory::{collected, filled, push, with_room, zeros};
 
 const UNSEEN: u32 = u32::MAX;
 
-/// The worker whom each answer is handed to.
+/// The worker that each answer is handed to.
 pub(super) fn semi_matching(contested: &Contested, control: &Control) -> Result<Vec<u32>> {
     let n_workers = contested.n_workers();
     let mut search = Search {
@@ -43,7 +44,7 @@ pub(super) fn semi_matching(contested: &Contested, control: &Control) -> Result<
         }
         let threshold = low + (high - low) / 2;
         search.even_out(members, threshold)?;
-        // The last search reached nobody below the threshold: what it saw is closed.
+        // The last search reached no worker below the threshold: what it saw is closed.
         members.sort_unstable_by_key(|&worker| (search.distance[worker as usize] == UNSEEN, worker));
         let above = members.partition_point(|&worker| search.distance[worker as usize] != UNSEEN);
         for &worker in &members[..above] {
@@ -85,7 +86,7 @@ struct Search<'a> {
     load: Vec<u32>,
     /// Workers of different parts hand nothing to each other.
     part: Vec<u32>,
-    /// How many answers must be passed on from somebody above the threshold to reach a worker.
+    /// How many answers must be passed on from a worker above the threshold to reach a worker.
     distance: Vec<u32>,
     /// What was tried in this phase, of a worker's answers and of an answer's givers.
     next_answer: Vec<u32>,
@@ -96,7 +97,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Passes answers on until nobody above the threshold can reach anybody below it.
+    /// Passes answers on until no worker above the threshold can reach any worker below it.
     fn even_out(&mut self, members: &[u32], threshold: u32) -> Result<()> {
         while let Some(farthest) = self.measure(members, threshold)? {
             for &source in members {
@@ -151,7 +152,8 @@ impl Search<'_> {
         Ok(farthest)
     }
 
-    /// Passes one answer on from a worker to somebody below the threshold, by a shortest way; false if there is none left.
+    /// Passes one answer on from a worker to a worker below the threshold, by a shortest way; false if there is none
+    /// left.
     fn pass_on(&mut self, source: u32, farthest: u32, threshold: u32) -> Result<bool> {
         self.control.check()?;
         self.path.clear();
@@ -161,7 +163,8 @@ impl Search<'_> {
             if distance == farthest && self.load[worker as usize] < threshold {
                 self.load[worker as usize] += 1;
                 self.load[source as usize] -= 1;
-                // From the end: each answer goes to the bearer of the next, and the last to whoever was reached.
+                // From the end: each answer goes to the bearer of the next, and the last to the worker that was
+                // reached.
                 while let Some(answer) = self.path.pop() {
                     worker = std::mem::replace(&mut self.bearer[answer as usize], worker);
                 }
@@ -171,7 +174,7 @@ impl Search<'_> {
                 push(&mut self.path, answer)?;
                 worker = other;
             } else if let Some(answer) = self.path.pop() {
-                // A dead end: back to whoever bears the answer, and on to its next giver.
+                // A dead end: back to the bearer of the answer, and on to its next giver.
                 worker = self.bearer[answer as usize];
                 self.next_giver[answer as usize] += 1;
             } else {
@@ -180,7 +183,7 @@ impl Search<'_> {
         }
     }
 
-    /// The next answer that a worker bears and can hand on to somebody one step further, and to whom.
+    /// The next answer that a worker bears and can hand on to a worker one step further, and the worker that takes it.
     fn onward(&mut self, worker: u32, farthest: u32) -> Option<(u32, u32)> {
         let distance = self.distance[worker as usize];
         let given = self.contested.given(worker);

@@ -46,7 +46,8 @@ pub(crate) struct ByWorker<P> {
 }
 
 impl Links {
-    /// Sorts a valid log, whose rows carry `width` items each: O(rows) time, no memory beyond the table and 4 bytes a task.
+    /// Sorts a valid log, whose rows carry `width` items each: O(rows) time, no memory beyond the table and 4 bytes per
+    /// task.
     pub(crate) fn sorted<P: Payload>(
         log: &Log<'_>,
         given: &[P::Given],

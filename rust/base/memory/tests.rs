@@ -1,4 +1,4 @@
-//! The n-th allocation refused, for every n: whatever allocates fails as it should, and is none the worse for it.
+//! The n-th allocation rejected, for every n: whatever allocates fails as it should, and stays intact.
 
 mod kinds;
 
@@ -49,7 +49,7 @@ pub(super) fn grant(bytes: usize) -> Result<()> {
 
 /// Runs a job with no allocation granted, then one, then two, until it has enough; returns how many it asks for.
 ///
-/// The outcome must be the one it has when nothing is refused.
+/// The outcome must be the one it has when nothing is rejected.
 fn refused_each<T: Debug>(what: &str, job: impl Fn(&Control) -> Result<T> + Sync) -> usize {
     // On one thread, to which the count of those granted belongs.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
@@ -109,7 +109,7 @@ fn tables_survive_a_refused_allocation() {
     assert_refused("columns", |_| table.columns());
     assert_refused("counts", |_| table.worker_counts());
     assert_refused("components", |_| table.n_components());
-    // Made once and kept with the table: what was refused must not be kept half made.
+    // Made once and kept with the table: what was rejected must not be kept half made.
     assert_refused("worker order", |control| table.by_worker(control));
     assert_refused("a part of a table", |_| table.keep(&[true; 60])?.compacted());
     assert_refused("a table in other codes", |control| table.recoded(&[0; SIZES[2]], 300, 1, control));
@@ -140,7 +140,7 @@ fn encoding_survives_a_refused_allocation() {
 #[test]
 fn audits_survive_a_refused_allocation() {
     let [n, m, k] = SIZES;
-    // Everybody on every task, once.
+    // Every worker on every task, once.
     let rows: Vec<(u32, u32, u16)> =
         (0..n * m).map(|i| ((i / m) as u32, (i % m) as u32, (i / 3 * i % k) as u16)).collect();
     let (posterior, confusion) = (vec![1.0 / k as f64; n * k], vec![1.0 / k as f64; m * k * k]);

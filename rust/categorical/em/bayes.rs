@@ -1,7 +1,8 @@
 //! Dawid–Skene with Dirichlet priors, by mean-field variational Bayes.
 //!
-//! The posterior of classes and parameters is approximated by a product of one distribution a task, one Dirichlet a row of
-//! each confusion matrix and one of the class prior. Each pass improves the evidence lower bound, which is the objective.
+//! The posterior of classes and parameters is approximated by a product of one distribution per task, one Dirichlet per
+//! row of each confusion matrix and one of the class prior. Each pass improves the evidence lower bound, which is the
+//! objective.
 
 use super::estimate::Variational;
 use super::model::{Grouped, with_model};
@@ -40,7 +41,7 @@ pub fn fit_bayes(table: &Table, options: &Options<'_>, control: &Control) -> Res
     Ok(BayesFit { fit: fit.with(passes.take_posterior()), concentration, class_concentration })
 }
 
-/// The loop of [`fit_bayes`], over whoever holds the annotations.
+/// The loop of [`fit_bayes`], over any holder of annotations.
 pub fn solve_bayes(
     passes: &mut dyn Passes,
     sizes: Sizes,

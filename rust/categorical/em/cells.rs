@@ -40,7 +40,7 @@ impl<'a> Tasks<'a> {
     }
 }
 
-/// Whoever holds annotations in memory.
+/// Holder of annotations in memory.
 #[derive(Debug, Clone, Copy)]
 pub enum Held<'a> {
     /// A table.
@@ -62,7 +62,7 @@ impl<'a> From<&'a Shard> for Held<'a> {
 }
 
 impl<'a> Held<'a> {
-    /// How many workers there are, and what can be true and said.
+    /// How many workers there are, and numbers of classes and labels.
     pub fn sizes(self) -> Sizes {
         self.rows().sizes()
     }

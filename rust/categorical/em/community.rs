@@ -1,10 +1,10 @@
 //! Workers who belong to communities: each worker's confusion matrix is drawn around the prototype of one of a few.
 //!
 //! Worker w belongs to community c with probability `shares[c]`; row k of their confusion matrix is then drawn from a
-//! Dirichlet distribution with mean `prototypes[c, k]` and a strength that all share. With infinite strength workers of a
-//! community are all alike. Classes, and memberships together with matrices, have independent variational
-//! distributions; prototypes, shares, strength and class prior are the most probable ones. A pass improves each in turn,
-//! so the bound never falls.
+//! Dirichlet distribution with mean `prototypes[c, k]` and a prior strength that all share. With infinite prior
+//! strength workers of a community are all alike. Classes, and memberships together with matrices, have independent
+//! variational distributions; prototypes, shares, prior strength and class prior are the most probable ones. A pass
+//! improves each in turn, so the bound never falls.
 
 use rayon::prelude::*;
 
@@ -25,21 +25,21 @@ use crate::{Error, Result};
 /// Improvements of memberships and prototypes between two passes.
 const ROUNDS: usize = 2;
 
-/// Bounds of a learnt strength.
+/// Bounds of a learned prior strength.
 const BOUNDS: (f64, f64) = (1e-1, 1e4);
 
-/// The strength that learning begins with.
+/// The prior strength that learning begins with.
 const FIRST: f64 = 10.0;
 
 /// No entry of a prototype is below this.
 const LEAST: f64 = 1e-12;
 
-/// Everything [`fit_community`] can be told.
+/// Arguments of [`fit_community`].
 #[derive(Debug, Clone, Copy)]
 pub struct CommunityOptions<'a> {
     /// Prototypes to start from, (communities × true × observed).
     pub prototypes: &'a [f64],
-    /// Strength of the prototypes, learnt where none is given.
+    /// Prior strength of the prototypes, learned where none is given.
     pub strength: Option<f64>,
     /// Pseudo-counts of each prototype, (true × observed), all positive.
     pub pseudo: &'a [f64],
@@ -60,7 +60,7 @@ pub struct CommunityFit {
     pub prototypes: Vec<f64>,
     /// Shares of the communities.
     pub shares: Vec<f64>,
-    /// Strength of the prototypes.
+    /// Prior strength of the prototypes.
     pub strength: f64,
 }
 
@@ -91,7 +91,7 @@ pub fn fit_community(table: &Table, options: &CommunityOptions<'_>, control: &Co
     let limits = protected::limits(common.protected, common.tol);
     protected::keep_to_votes(&mut solver, &mut passes, &mut params, limits, &mut course, &mut amend)?;
     if course.n_iter == 0 {
-        // The start is one accuracy for everybody: what a pass says of that is no bound on the communities' evidence.
+        // The start is one accuracy for all workers: the result of a pass is not a bound on the communities' evidence.
         solver.step(&mut passes, &mut params)?;
         amend(&mut params)?;
     }
@@ -132,7 +132,7 @@ fn settle_classes(prior: &mut [f64], pseudo: &[f64]) -> f64 {
     prior.iter().zip(pseudo).map(|(p, a)| a * p.ln()).sum()
 }
 
-/// What is learnt. Tables of one worker or prototype are label-first, as those of the full model.
+/// What is learned. Tables of one worker or prototype are label-first, as those of the full model.
 struct Communities {
     k: usize,
     /// Number of communities.
@@ -227,12 +227,13 @@ impl Communities {
         logs
     }
 
-    /// Improves memberships, prototypes, shares and strength by the expected counts of all workers.
+    /// Improves memberships, prototypes, shares and prior strength by the expected counts of all workers.
     fn improve(&mut self, counts: &[f64], control: &Control) -> Result<()> {
         let (size, n) = (self.k * self.k, self.n);
         for _ in 0..ROUNDS {
             self.set_memberships(counts, control)?;
-            // Draws from the prototypes, then memberships, then what is expected of the rows for one unit of strength.
+            // Draws from the prototypes, then memberships, then what is expected of the rows for one unit of prior
+            // strength.
             let sums = sum_over(counts.len() / size, n * size + n + 1, control, |worker, sums| {
                 self.gather(&counts[row(worker, size)], &self.membership[row(worker, n)], sums);
             })?;
@@ -252,10 +253,11 @@ impl Communities {
         Ok(())
     }
 
-    /// Adds what one worker says of the prototypes.
+    /// Adds the evidence of one worker about the prototypes.
     ///
-    /// Of the answers in a cell, the expected number of draws from the prototype itself is what the strength leaves of
-    /// them (tables of a Chinese restaurant); all of them where it is infinite. They bound the evidence from below.
+    /// Of the answers in a cell, the expected number of draws from the prototype itself is what the prior strength
+    /// leaves of them (tables of a Chinese restaurant); all of them where it is infinite. They bound the evidence from
+    /// below.
     fn gather(&self, counts: &[f64], membership: &[f64], sums: &mut [f64]) {
         let (size, n, s) = (self.k * self.k, self.n, self.strength);
         for (community, r) in membership.iter().enumerate() {
@@ -272,7 +274,8 @@ impl Communities {
         }
     }
 
-    /// Puts what the E-step reads in the place of counts; returns the part of the bound that does not depend on classes.
+    /// Puts what the E-step reads in the place of counts; returns the part of the bound that does not depend on
+    /// classes.
     fn write_factors(&mut self, workers: &mut [f64], control: &Control) -> Result<f64> {
         let (k, size) = (self.k, self.k * self.k);
         let evidence = self.set_memberships(workers, control)?;
@@ -298,7 +301,7 @@ impl Communities {
         Ok(evidence.iter().zip(&said).map(|(a, b)| a - b).sum::<f64>() + priors)
     }
 
-    /// E[ln p] of an entry of a worker's matrix, after so many such answers of so many.
+    /// E[ln p] of an entry of a worker's matrix, after this many such answers of this many.
     fn expected_log(&self, prototype: f64, count: f64, total: f64) -> f64 {
         if self.strength.is_infinite() {
             return prototype.ln();

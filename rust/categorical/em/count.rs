@@ -10,7 +10,7 @@ use crate::base::memory::prefetch;
 use crate::base::parallel::try_each_block;
 use crate::categorical::table::{Table, WorkerOrder};
 
-/// Adds every worker's expected counts, from posteriors of the tasks they labelled: the rows as they are.
+/// Adds every worker's expected counts, from posteriors of the tasks they labeled: the rows as they are.
 pub(super) fn count_workers<W: WorkerModel>(
     table: &Table,
     shape: Shape,

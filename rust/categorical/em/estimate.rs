@@ -1,7 +1,7 @@
 //! How expected counts become parameters: by maximum likelihood, or as the posterior of a conjugate prior.
 //!
-//! A conjugate posterior is kept as its Dirichlet parameters, expected counts plus pseudo-counts. What the E-step reads of
-//! it is an expectation: of the logarithms ([`Variational`], whose bound then never falls), or of the probabilities
+//! A conjugate posterior is kept as its Dirichlet parameters, expected counts plus pseudo-counts. What the E-step reads
+//! of it is an expectation: of the logarithms ([`Variational`], whose bound then never falls), or of the probabilities
 //! themselves ([`Mean`]).
 
 use std::marker::PhantomData;
@@ -51,7 +51,7 @@ pub(super) fn floor_and_normalise(prior: &mut [f64]) {
     prior.iter_mut().for_each(|p| *p = p.max(FLOOR));
 }
 
-/// The parameters that maximise the penalised likelihood, as the worker model says.
+/// The parameters that maximize the penalized likelihood, as the worker model defines.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Maximum;
 
@@ -137,7 +137,8 @@ pub(super) fn divergence(params: &[f64], pseudo: &[f64], n_groups: usize) -> f64
 pub(super) trait Reading: Copy + Send + Sync + 'static {
     /// Replaces the parameters of a worker's groups by what is read of them.
     fn read(params: &mut [f64], n_groups: usize);
-    /// The part of the objective that does not depend on the labels; 0 where whoever amends parameters knows it.
+    /// The part of the objective that does not depend on the labels; 0 where the caller that amends parameters knows
+    /// it.
     fn log_prior(_params: &[f64], _pseudo: &[f64], _n_groups: usize) -> f64 {
         0.0
     }
@@ -160,12 +161,12 @@ pub(super) struct Dirichlet<R>(PhantomData<R>);
 pub(super) struct Geometric;
 pub(super) type Variational = Dirichlet<Geometric>;
 
-/// E[p] is read. Means maximise nothing that could be told here.
+/// E[p] is read. Means maximize nothing that could be determined here.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arithmetic;
 pub(super) type Mean = Dirichlet<Arithmetic>;
 
-/// Somebody else writes probabilities in the place of parameters before the E-step reads them.
+/// The caller writes probabilities in the place of parameters before the E-step reads them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Literal;
 pub(super) type Given = Dirichlet<Literal>;

@@ -1,9 +1,9 @@
 //! Dawid–Skene with Dirichlet priors, by Gibbs sampling.
 //!
-//! The sampler is blocked: all parameters are drawn given the classes, then all classes given the parameters. Either half
-//! is independent over workers or over tasks, so it runs in parallel and streams the table as EM does. (A collapsed
-//! sampler, which integrates the parameters out, moves a little further a sweep, but has to visit one task after the
-//! other.) Random numbers belong to a chain, a sweep and a worker or task, never to a thread.
+//! The sampler is blocked: all parameters are drawn given the classes, then all classes given the parameters. Either
+//! half is independent over workers or over tasks, so it runs in parallel and streams the table as EM does. (A
+//! collapsed sampler, which integrates the parameters out, moves a little further a sweep, but has to visit one task
+//! after the other.) Random numbers belong to a chain, a sweep and a worker or task, never to a thread.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -66,8 +66,8 @@ pub struct GibbsFit {
 /// Samples the posterior of classes and parameters; pseudo-counts are the parameters of the Dirichlet priors.
 ///
 /// Each chain begins with parameters drawn given the expected counts of the start. A sweep takes the time of one or two
-/// EM passes and O(workers · classes²) gamma variates. Memory for each chain: 16 bytes a task and class, 40 bytes a worker
-/// and class squared, the draws, and 4 to 8 bytes an annotation.
+/// EM passes and O(workers · classes²) gamma variates. Memory for each chain: 16 bytes per task and class, 40 bytes per
+/// worker and class squared, the draws, and 4 to 8 bytes per annotation.
 pub fn fit_gibbs(table: &Table, options: &Options<'_>, sampling: &Sampling, control: &Control) -> Result<GibbsFit> {
     validate(table, options)?;
     validate_loop(sizes(table), options)?;
@@ -207,7 +207,8 @@ fn choose(probabilities: &[f64], u: f64) -> usize {
     probabilities.iter().rposition(|p| *p > 0.0).unwrap_or(0)
 }
 
-/// Puts draws in the place of Dirichlet parameters, and sets the log-density that the priors give them, up to a constant.
+/// Puts draws in the place of Dirichlet parameters, and sets the log-density that the priors give them, up to a
+/// constant.
 fn draw_parameters<W: Grouped>(solver: &Solver<'_, W, Given>, params: &mut Params, seed: impl Fn(u64) -> u64) {
     const BLOCK: usize = 64;
     let shape = solver.sizes().shape;

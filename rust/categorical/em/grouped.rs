@@ -1,7 +1,9 @@
-//! Workers in groups (two layers): a task of class y has one latent answer z a group, drawn from the group's matrix given y,
-//! and the group's members answer from their own matrices given z. Given y, groups are independent; given z, so are members.
+//! Workers in groups (two layers): a task of class y has one latent answer z a group, drawn from the group's matrix
+//! given y, and the group's members answer from their own matrices given z. Given y, groups are independent; given z,
+//! so are members.
 //!
-//! A group of one has the class itself for its latent answer: with nothing but such groups the model is Dawid and Skene's.
+//! A group of one has the class itself for its latent answer: with nothing but such groups the model is Dawid and
+//! Skene's.
 
 use rayon::prelude::*;
 
@@ -63,10 +65,10 @@ pub struct GroupedFit {
     pub answers: Vec<f64>,
 }
 
-/// Fits by EM: the penalised log-likelihood never falls.
+/// Fits by EM: the penalized log-likelihood never falls.
 ///
-/// Time a pass O(annotations · classes + groups on a task · classes²). Memory: four copies of the matrices, for each of at
-/// most sixteen chunks of tasks one more (an eighth of a number an annotation at most), and the posteriors.
+/// Time a pass O(annotations · classes + groups on a task · classes²). Memory: four copies of the matrices, for each of
+/// at most sixteen chunks of tasks one more (an eighth of one number per annotation at most), and the posteriors.
 pub fn fit_grouped(table: &Table, options: &GroupedOptions<'_>, control: &Control) -> Result<GroupedFit> {
     let k = table.n_classes();
     let mut model = Grouped::new(table, options.start, control)?;
@@ -211,7 +213,8 @@ impl<'a> Grouped<'a> {
                 q.iter_mut().zip(&*latent).for_each(|(q, log)| *q += log);
                 continue;
             }
-            // Shares of the latent answers if each were as probable as any other; what was taken out goes to the evidence.
+            // Shares of the latent answers if each were as probable as any other; what was taken out goes to the
+            // evidence.
             sums.log_evidence += softmax(latent);
             let answers = &self.answers[group as usize * k * k..][..k * k];
             for ((q, row), seen) in q.iter_mut().zip(answers.chunks_exact(k)).zip(&mut scratch.seen[slot * k..]) {
@@ -324,7 +327,7 @@ struct Scratch {
     present: Vec<u32>,
     /// Evidence for each latent answer, then its posterior, (groups present × classes).
     latent: Vec<f64>,
-    /// The probability of what a group's members said, by class.
+    /// The probability of what a group's members answered, by class.
     seen: Vec<f64>,
     expected: Vec<f64>,
 }
@@ -335,7 +338,7 @@ impl Scratch {
         Ok(Self { slots: filled(NONE, n_groups)?, present, latent, seen, expected })
     }
 
-    /// Finds the groups on a task, and adds up what their members said.
+    /// Finds the groups on a task, and adds up the answers of their workers.
     fn gather(&mut self, model: &Grouped<'_>, task: usize, k: usize) -> Result<()> {
         let table = model.table;
         for row in table.rows_of(task) {

@@ -1,7 +1,8 @@
-//! Dawid–Skene with priors of the workers that are learnt from the crowd (empirical Bayes).
+//! Dawid–Skene with priors of the workers that are learned from the crowd (empirical Bayes).
 //!
-//! Expected counts give every worker's rows a Dirichlet posterior whose prior they share; the prior is improved by Minka's
-//! fixed point between the passes, and the E-step reads posterior means. Workers with few labels so resemble the crowd.
+//! Expected counts give every worker's rows a Dirichlet posterior whose prior they share; the prior is improved by
+//! Minka's fixed point between the passes, and the E-step reads posterior means. Workers with few labels so resemble
+//! the crowd.
 
 use std::ops::Range;
 
@@ -24,7 +25,7 @@ use crate::{Error, Result};
 /// Improvements of a prior after each pass: it moves on with the passes.
 const ROUNDS: usize = 2;
 
-/// Learnt parameters stay within these bounds: beyond them nothing changes that a double could tell.
+/// Learned parameters stay within these bounds: beyond them nothing changes that a double could resolve.
 pub(super) const BOUNDS: (f64, f64) = (1e-3, 1e4);
 
 /// No mean of a row's entry is kept below this.
@@ -38,15 +39,16 @@ pub(super) const WORKERS: usize = 256;
 pub enum Hierarchy {
     /// Row k of every worker is drawn from one Dirichlet distribution.
     Crowd,
-    /// A worker knows the class with a probability of their own, and else guesses from a distribution of their own; rows
-    /// scatter around that mean with this strength, learnt where none is given. Infinite: they do not scatter.
+    /// A worker knows the class with a probability of their own, and else guesses from a distribution of their own;
+    /// rows scatter around that mean with this prior strength, learned where none is given. Infinite: they do not
+    /// scatter.
     Spammer(Option<f64>),
-    /// Errors follow the order of the classes: thresholds and a slope of each worker, drawn around the crowd's; rows scatter
-    /// around what they say with this strength, as those of spammers do.
+    /// Errors follow the order of the classes: thresholds and a slope of each worker, drawn around the crowd's; rows
+    /// scatter around what they say with this prior strength, as those of spammers do.
     Ordered(Option<f64>),
 }
 
-/// What fits that learn priors of the workers can be told: those of hierarchies and of communities.
+/// Arguments of fits that learn priors of the workers: hierarchies and communities.
 #[derive(Debug, Clone, Copy)]
 pub struct Common<'a> {
     /// Pseudo-counts of the classes.
@@ -66,11 +68,11 @@ pub struct Common<'a> {
 pub struct HierarchyFit<T = Fit> {
     /// Posteriors, posterior means of confusion matrices, class prior. Its history is empty: there is no objective.
     pub fit: T,
-    /// What was learnt of the crowd.
+    /// What was learned of the crowd.
     pub learnt: Learnt,
 }
 
-/// A learnt prior.
+/// A learned prior.
 #[derive(Debug, Clone)]
 pub enum Learnt {
     /// Dirichlet parameters of the rows, (true × observed).
@@ -79,7 +81,7 @@ pub enum Learnt {
     Spammer {
         /// Probability that a worker knows the class, (workers).
         competence: Vec<f64>,
-        /// What a worker says who does not, (workers × classes).
+        /// What a worker answers who does not, (workers × classes).
         guesses: Vec<f64>,
         /// How closely rows keep to their mean.
         strength: f64,
@@ -106,7 +108,7 @@ pub fn fit_hierarchies(
     })
 }
 
-/// The loops of [`fit_hierarchies`], over whoever holds the annotations; `keep` is told each solution after its last pass.
+/// The loops of [`fit_hierarchies`], over any holder of annotations; `keep` receives each solution after its last pass.
 pub fn solve_hierarchies<H: Passes, T>(
     passes: &mut H,
     sizes: Sizes,
@@ -143,7 +145,7 @@ pub fn solve_hierarchies<H: Passes, T>(
     Ok(found)
 }
 
-/// One loop, from parameters that everybody shares; `before` passes of other loops are reported with its own.
+/// One loop, from parameters that all workers share; `before` passes of other loops are reported with its own.
 fn solve_one(
     solver: &mut Solver<'_, Full, Mean>,
     passes: &mut dyn Passes,
@@ -168,7 +170,7 @@ fn solve_one(
     Ok(Solution { confusion: solver.confusion(params.workers)?, prior: params.prior, course })
 }
 
-/// A prior while it is learnt. Tables of one worker are label-first, as those of the full model.
+/// A prior while it is learned. Tables of one worker are label-first, as those of the full model.
 enum Prior {
     Crowd(Crowd),
     Spammer(Spammer),
@@ -216,8 +218,8 @@ impl Prior {
     }
 }
 
-/// Dirichlet parameters that the workers' expected counts were most probably drawn with, after some steps from those given or,
-/// without, from those of an imaginary worker. Tables are label-first.
+/// Dirichlet parameters that the workers' expected counts were most probably drawn with, after some steps from those
+/// given or, without, from those of a pseudo-worker. Tables are label-first.
 pub fn crowd_prior(
     counts: &[f64],
     k: usize,
@@ -233,7 +235,7 @@ pub fn crowd_prior(
     Ok(alpha)
 }
 
-/// Two right answers and one wrong one a class: what is known before anybody was seen, whatever the number of classes.
+/// Two right answers and one wrong one per class: what is known before any data, whatever the number of classes.
 fn imaginary_worker(k: usize) -> Result<Vec<f64>> {
     let off = 1.0 / (k - 1).max(1) as f64;
     collected((0..k * k).map(|i| if i / k == i % k { 2.0 } else { off }))
@@ -311,7 +313,7 @@ pub fn dirichlet_step(alpha: &[f64], counts: &[f64], imaginary: &[f64], control:
         return Err(Error::invalid("counts must be rows of as many numbers as there are parameters, none below 0"));
     }
     if !positive(alpha) || !positive(imaginary) {
-        return Err(Error::invalid("parameters and imaginary counts must be positive"));
+        return Err(Error::invalid("parameters and pseudo-counts must be positive"));
     }
     let mut improved = copied(alpha)?;
     fixed_point(&mut improved, 1, counts, imaginary, control)?;
@@ -323,7 +325,8 @@ struct Crowd {
     alpha: Vec<f64>,
 }
 
-/// Row k of worker w is drawn around θ times the k-th unit vector plus (1 − θ)·ξ, with θ = `competence[w]` and ξ = `guesses[w]`.
+/// Row k of worker w is drawn around θ times the k-th unit vector plus (1 − θ)·ξ, with θ = `competence[w]` and ξ =
+/// `guesses[w]`.
 struct Spammer {
     k: usize,
     competence: Vec<f64>,
@@ -375,10 +378,11 @@ impl Spammer {
         )
     }
 
-    /// One round for everything learnt: who knew and who guessed, given the rest, and then the rest.
+    /// One round for everything learned: who knew and who guessed, given the rest, and then the rest.
     fn improve(&mut self, counts: &[f64], control: &Control) -> Result<()> {
         let (k, m) = (self.k, self.competence.len());
-        // Draws from the mean: how often the worker knew, how often they guessed, and what; and what they say of strength.
+        // Draws from the mean: how often the worker knew, how often they guessed, and what; and what they imply for the
+        // prior strength.
         let mut known = zeros(m * 2)?;
         let mut guessed = zeros(m * k)?;
         let mut gains = zeros(m * 2)?;
@@ -397,7 +401,7 @@ impl Spammer {
         )?;
         if self.learn_strength {
             let (cells, rows) = gains.chunks_exact(2).fold((0.0, 0.0), |(a, b), g| (a + g[0], b + g[1]));
-            // One step of Minka's fixed point for a strength that all rows share.
+            // One step of Minka's fixed point for a prior strength that all rows share.
             if rows > 0.0 {
                 self.strength = (self.strength * cells / rows).clamp(BOUNDS.0, BOUNDS.1);
             }
@@ -419,8 +423,8 @@ impl Spammer {
 
     /// Divides one worker's draws from the mean of their rows into knowledge and guesses.
     ///
-    /// Of the answers in a cell, the expected number of draws from the mean itself is what the strength leaves of them
-    /// (tables of a Chinese restaurant); all of them where it is infinite.
+    /// Of the answers in a cell, the expected number of draws from the mean itself is what the prior strength leaves of
+    /// them (tables of a Chinese restaurant); all of them where it is infinite.
     fn attribute(
         &self,
         theta: f64,

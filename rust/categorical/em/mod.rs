@@ -1,16 +1,15 @@
-//! Dawid–Skene by expectation–maximisation, for any worker model.
+//! Dawid–Skene by expectation–maximization, for any worker model.
 //!
-//! The model: task `n` has a class `k` with probability `prior[k]`; worker `m` answers it with label `l` with probability
-//! `confusion[m, k, l]`, independently of the other workers. A *worker model* says how a worker's confusion matrix is
-//! parametrised; everything else is shared:
+//! The model: task `n` has a class `k` with probability `prior[k]`; worker `m` answers it with label `l` with
+//! probability `confusion[m, k, l]`, independently of the other workers. A *worker model* defines how a worker's
+//! confusion matrix is parametrised; everything else is shared:
 //!
-//! * [`sums`]: the seam. A pass maps parameters to sums; whoever holds annotations makes passes;
-//! * [`pass`]: one streaming pass over annotations, from parameters to posteriors to expected counts;
-//! * [`shard`]: passes in parallel over a table in memory; [`parts`]: one pass over a part of the annotations;
-//! * [`estimate`]: how counts become parameters, by maximum likelihood or as a conjugate posterior;
-//! * [`solver`]: the M-step, and the loop that asks for sums;
-//! * [`protected`]: a start that a poor first guess cannot spoil;
-//! * [`fit`] is the loop over a table; [`fit_bayes`] for Dirichlet posteriors, [`fit_hierarchies`] for priors that are learnt
+//! * [`sums`]: the seam. A pass maps parameters to sums; a holder of annotations makes passes; * [`pass`]: one
+//! streaming pass over annotations, from parameters to posteriors to expected counts; * [`shard`]: passes in parallel
+//! over a table in memory; [`parts`]: one pass over a part of the annotations; * [`estimate`]: how counts become
+//! parameters, by maximum likelihood or as a conjugate posterior; * [`solver`]: the M-step, and the loop that asks for
+//! sums; * [`protected`]: a start that a poor first guess cannot spoil; * [`fit`] is the loop over a table;
+//! [`fit_bayes`] for Dirichlet posteriors, [`fit_hierarchies`] for priors that are learned
 //!   from the crowd; [`fit_gibbs`] draws from the posterior; [`fit_community`] has workers of a few kinds,
 //!   [`fit_subtypes`] classes of several kinds; [`fit_grouped`] has groups of workers who share an answer.
 
@@ -63,7 +62,7 @@ use solver::Solver;
 /// How posteriors are used in the M-step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Assignment {
-    /// As they are: expectation–maximisation.
+    /// As they are: expectation–maximization.
     Soft,
     /// Each task goes wholly to its most probable class: classification EM.
     Hard,
@@ -84,12 +83,12 @@ pub enum Start<'a> {
     Posterior(&'a [f64]),
     /// Parameters given: the prior and (workers × true × observed) confusion matrices.
     Parameters(&'a [f64], &'a [f64]),
-    /// One accuracy for everybody, and at most so many passes in which a task keeps to the classes that were voted for,
-    /// before those that the options count.
+    /// One accuracy for all workers, and at most this many passes in which a task keeps to the classes that were voted
+    /// for, before those that the options count.
     Protected(usize),
 }
 
-/// Everything [`fit`] can be told.
+/// Arguments of [`fit`].
 #[derive(Debug, Clone, Copy)]
 pub struct Options<'a> {
     /// Worker model.
@@ -138,7 +137,7 @@ pub struct Fit {
     pub confusion: Vec<f64>,
     /// Class prior.
     pub prior: Vec<f64>,
-    /// The penalised log-likelihood after each pass (of the soft phase, where a hard one came first), and at the end.
+    /// The penalized log-likelihood after each pass (of the soft phase, where a hard one came first), and at the end.
     pub history: Vec<f64>,
     /// Passes made.
     pub n_iter: usize,
@@ -165,7 +164,8 @@ impl Solution {
     }
 }
 
-/// Fits by EM. Time O(annotations · classes) a pass (less for the smaller models); memory: [`shard`] and [`solver`] say.
+/// Fits by EM. Time O(annotations · classes) a pass (less for the smaller models); memory: [`shard`] and [`solver`]
+/// say.
 pub fn fit(table: &Table, options: &Options<'_>, control: &Control) -> Result<Fit> {
     validate(table, options)?;
     let mut passes = InMemory::new(table, options.gold, control)?;
@@ -173,7 +173,7 @@ pub fn fit(table: &Table, options: &Options<'_>, control: &Control) -> Result<Fi
     Ok(solution.with(passes.take_posterior()))
 }
 
-/// The loop of [`fit`], over whoever holds the annotations.
+/// The loop of [`fit`], over any holder of annotations.
 pub fn solve(passes: &mut dyn Passes, sizes: Sizes, options: &Options<'_>, control: &Control) -> Result<Solution> {
     validate_loop(sizes, options)?;
     with_model!(options.model, |W| {
@@ -183,7 +183,7 @@ pub fn solve(passes: &mut dyn Passes, sizes: Sizes, options: &Options<'_>, contr
     })
 }
 
-/// What a table says of sizes.
+/// Sizes of a table.
 fn sizes(table: &Table) -> Sizes {
     Sizes { n_workers: table.n_workers(), shape: Shape { classes: table.n_classes(), labels: table.n_labels() } }
 }
@@ -233,7 +233,7 @@ fn validate_loop(Sizes { n_workers, shape }: Sizes, options: &Options<'_>) -> Re
         return Err(Error::invalid("pseudo-counts must be finite and at least 0"));
     }
     if matches!(options.start, Start::Protected(_)) {
-        // Which begins with an accuracy of everybody.
+        // Which begins with an accuracy of all workers.
         validate_model(Model::OneCoin, shape)?;
     }
     if let Start::Parameters(prior, confusion) = options.start {

@@ -1,7 +1,7 @@
 //! What a worker model is: how a confusion matrix is parametrised, and what E- and M-steps do with it.
 //!
-//! To add one: write `model/<model>.rs` with an implementation of [`WorkerModel`] and of [`Grouped`], and add its lines here:
-//! to the modules, to [`Model`] and to `with_model`.
+//! To add one: write `model/<model>.rs` with an implementation of [`WorkerModel`] and of [`Grouped`], and add its lines
+//! here: to the modules, to [`Model`] and to `with_model`.
 
 pub(super) mod class;
 pub(super) mod full;
@@ -9,7 +9,7 @@ pub(super) mod one_coin;
 
 use std::ops::Range;
 
-/// The size of a confusion matrix: what can be true, and what can be said.
+/// The size of a confusion matrix: what can be true, and what can be observed.
 ///
 /// The first labels are the classes, in the same order; those after them are abstentions, which are never true.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Nothing can be said but classes.
+    /// Nothing can be observed but classes.
     pub const fn square(k: usize) -> Self {
         Self { classes: k, labels: k }
     }
@@ -39,9 +39,9 @@ impl Shape {
 
 /// How a worker's confusion matrix is parametrised, and what its E- and M-steps do with it.
 ///
-/// A worker is `n_params` numbers. The E-step multiplies *factors* derived from them, the M-step turns expected *counts*
-/// into new ones. Methods act on one worker's slice of each table, or on what [`WorkerModel::locate`] finds of it.
-/// Matrices are (true × observed).
+/// A worker is `n_params` numbers. The E-step multiplies *factors* derived from them, the M-step turns expected
+/// *counts* into new ones. Methods act on one worker's slice of each table, or on what [`WorkerModel::locate`] finds of
+/// it. Matrices are (true × observed).
 pub trait WorkerModel: Copy + Send + Sync + 'static {
     /// Which of the models it is.
     const MODEL: Model;
@@ -71,7 +71,7 @@ pub trait WorkerModel: Copy + Send + Sync + 'static {
     /// Adds an annotation of the given weight and posterior to the counts.
     fn add(counts: &mut [f64], label: usize, weight: f64, posterior: &[f64]);
 
-    /// The parameters that maximise the expected log-likelihood of `counts` plus `pseudo` counts.
+    /// The parameters that maximize the expected log-likelihood of `counts` plus `pseudo` counts.
     fn maximise(counts: &[f64], pseudo: &[f64], shape: Shape, params: &mut [f64]);
     /// The log-density that `pseudo` counts give the parameters, up to a constant.
     fn log_prior(params: &[f64], pseudo: &[f64], shape: Shape) -> f64;
@@ -87,7 +87,8 @@ pub trait WorkerModel: Copy + Send + Sync + 'static {
     fn from_natural(params: &mut [f64], shape: Shape);
 }
 
-/// A worker model whose counts fall into groups with a Dirichlet prior each: group g is every `n_groups`-th count from g on.
+/// A worker model whose counts fall into groups with a Dirichlet prior each: group g is every `n_groups`-th count from
+/// g on.
 pub(super) trait Grouped: WorkerModel {
     fn n_groups(shape: Shape) -> usize;
     /// The factors of the E-step, in place of what is expected of each count's probability.

@@ -1,9 +1,9 @@
 //! Workers whose errors follow the order of the classes: an ordered logit each, drawn around the crowd's.
 //!
-//! Worker `w` says at most label `l` of class `k` with probability F(b − a·x), F the logistic function, `b` their l-th
-//! threshold, `a` their slope and `x` the place of the class, k − (K − 1)/2. Thresholds and slope are drawn from a normal
-//! distribution that is learnt (empirical Bayes, with Laplace's approximation), and rows of the confusion matrix scatter
-//! around these means with a strength, as those of the other hierarchies do.
+//! Worker `w` gives at most label `l` of class `k` with probability F(b − a·x), F the logistic function, `b` their l-th
+//! threshold, `a` their slope and `x` the place of the class, k − (K − 1)/2. Thresholds and slope are drawn from a
+//! normal distribution that is learned (empirical Bayes, with Laplace's approximation), and rows of the confusion
+//! matrix scatter around these means with a prior strength, as those of the other hierarchies do.
 
 use rayon::prelude::*;
 
@@ -18,13 +18,13 @@ use crate::{Error, Result};
 const STEPS: usize = 5;
 /// A step is halved at most so often before it is given up.
 const HALVINGS: usize = 12;
-/// Imaginary answers of each class, as the crowd would give them: they keep thresholds apart.
+/// Pseudo-answers of each class, as the crowd would give them: they keep thresholds apart.
 const IMAGINARY: f64 = 1.0;
-/// Slope of an imaginary worker; thresholds lie midway between the classes.
+/// Slope of a pseudo-worker; thresholds lie midway between the classes.
 const SLOPE: f64 = 2.0;
 /// Variance of thresholds and slopes that an inverse Wishart prior, worth a worker more than classes, expects.
 const VARIANCE: f64 = 0.5;
-/// Strength to begin with where it is learnt.
+/// Prior strength to begin with where it is learned.
 const FIRST_STRENGTH: f64 = 10.0;
 
 /// Where a class lies.
@@ -42,8 +42,8 @@ fn logistic(x: f64) -> f64 {
     log_logistic(x).exp()
 }
 
-/// What one worker's numbers make of a label of a class: its log-probability, and how that grows with the threshold above
-/// the label and with the one below it.
+/// What one worker's numbers make of a label of a class: its log-probability, and how that grows with the threshold
+/// above the label and with the one below it.
 ///
 /// F(u) − F(v) = F(u)·F(−v)·(1 − exp(v − u)) loses no digits in the tails.
 fn cell(theta: &[f64], class: usize, label: usize) -> (f64, f64, f64) {
@@ -70,7 +70,7 @@ fn cell(theta: &[f64], class: usize, label: usize) -> (f64, f64, f64) {
     (log, up, down)
 }
 
-/// What was learnt of an ordered crowd.
+/// What was learned of an ordered crowd.
 #[derive(Debug, Clone)]
 pub struct OrdinalCrowd {
     /// Thresholds and then the slope of each worker, (workers × classes).
@@ -83,7 +83,7 @@ pub struct OrdinalCrowd {
     pub strength: f64,
 }
 
-/// The prior while it is learnt.
+/// The prior while it is learned.
 pub(super) struct Ordered {
     pub(super) crowd: OrdinalCrowd,
     learn_strength: bool,
@@ -91,7 +91,7 @@ pub(super) struct Ordered {
 
 /// What one worker's improvement works with.
 struct Scratch {
-    /// Draws from the mean, with the imaginary ones, (true × observed).
+    /// Draws from the mean, with the pseudo-answers, (true × observed).
     draws: Vec<f64>,
     gradient: Vec<f64>,
     /// The information, and then its Cholesky factor.
@@ -139,7 +139,8 @@ impl Ordered {
         self.crowd.mean.len()
     }
 
-    /// One round for everything learnt: each worker's numbers given the crowd's, then the crowd's, and the strength.
+    /// One round for everything learned: each worker's numbers given the crowd's, then the crowd's, and the prior
+    /// strength.
     ///
     /// `counts` are label-first.
     pub(super) fn improve(&mut self, counts: &[f64], control: &Control) -> Result<()> {
@@ -187,7 +188,7 @@ impl Ordered {
         Ok(())
     }
 
-    /// Adds the prior to the expected counts, or puts the means in their place where the strength is infinite.
+    /// Adds the prior to the expected counts, or puts the means in their place where the prior strength is infinite.
     pub(super) fn add_to(&self, counts: &mut [f64]) {
         let (k, strength) = (self.k(), self.crowd.strength);
         counts.par_chunks_mut(k * k).zip(self.crowd.theta.par_chunks(k)).for_each(|(counts, theta)| {
@@ -199,7 +200,7 @@ impl Ordered {
     }
 }
 
-/// Thresholds midway between the classes, and a slope: what is known before anybody was seen.
+/// Thresholds midway between the classes, and a slope: what is known before any data.
 fn imaginary_worker(k: usize) -> Vec<f64> {
     let threshold = |l: usize| SLOPE * (l as f64 - (k as f64 - 2.0) / 2.0);
     (0..k - 1).map(threshold).chain([SLOPE]).collect()
@@ -214,7 +215,7 @@ fn diagonal(value: f64, k: usize) -> Result<Vec<f64>> {
 fn inverted(matrix: &[f64], k: usize) -> Result<Vec<f64>> {
     let (mut factor, mut inverse) = (copied(matrix)?, diagonal(1.0, k)?);
     if !cholesky(&mut factor, 0.0, k) {
-        return Err(Error::invalid("thresholds of the workers differ beyond what numbers can tell; check the weights"));
+        return Err(Error::invalid("thresholds of the workers differ beyond numerical precision; check the weights"));
     }
     cholesky_solve(&factor, &mut inverse, k, k);
     Ok(inverse)
@@ -259,7 +260,8 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// Draws from the mean among a worker's answers, as tables of a Chinese restaurant, and what they say of strength.
+    /// Draws from the mean among a worker's answers, as tables of a Chinese restaurant, and what they imply for the
+    /// prior strength.
     fn count_draws(&self, theta: &[f64], counts: &[f64], scratch: &mut Scratch, gains: &mut [f64]) {
         let k = self.k;
         for class in 0..k {
@@ -307,8 +309,8 @@ impl Round<'_> {
             let total: f64 = draws[class * k..(class + 1) * k].iter().sum();
             for label in 0..k {
                 let (log, up, down) = cell(theta, class, label);
-                // A label moves the threshold above it, the one below it, and the slope; where there is no such threshold
-                // nothing is added, wherever it would go.
+                // A label moves the threshold above it, the one below it, and the slope; where there is no such
+                // threshold nothing is added, wherever it would go.
                 let parts = [(label, up), (label.saturating_sub(1), down), (k - 1, -place(class, k) * (up + down))];
                 let weight = total * log.exp();
                 for (i, d) in parts {

@@ -1,8 +1,8 @@
-//! One pass over a part of the annotations, for whoever drives a loop over several parts: shards in files or on other
-//! machines, batches of a stream.
+//! One pass over a part of the annotations, for a caller that drives a loop over several parts: shards in files or on
+//! other machines, batches of a stream.
 //!
-//! A part is a table of whole tasks, or a shard of them. Its sums are its own, begun at zero: added up in a fixed order they give the same bits
-//! whoever adds them.
+//! A part is a table of whole tasks, or a shard of them. Its sums are its own, begun at zero: added up in a fixed order
+//! they give the same bits whatever adds them.
 
 use super::cells::Held;
 use super::estimate::{Estimate, Maximum, Variational};
@@ -95,7 +95,7 @@ impl Answers {
 
 /// The answers under the factors, the posteriors (tasks × classes) if they are asked for, and the log-evidence.
 ///
-/// Memory beside the results: 4 bytes an annotation for its cell.
+/// Memory in addition to the results: 4 bytes per annotation for its cell.
 pub fn answers<'a>(
     part: impl Into<Held<'a>>,
     model: Model,
@@ -122,10 +122,11 @@ pub enum Parameters {
     Concentrations,
 }
 
-/// What the E-step reads of parameters: a prior (classes), or probabilities of classes for each task (tasks × classes), and
-/// confusion matrices (workers × true × observed). Returns factors of the workers and of the classes.
+/// What the E-step reads of parameters: a prior (classes), or probabilities of classes for each task (tasks × classes),
+/// and confusion matrices (workers × true × observed). Returns factors of the workers and of the classes.
 ///
-/// Probabilities count as at least [`FLOOR`]: a prior and labels that contradict each other leave a posterior all the same.
+/// Probabilities count as at least [`FLOOR`]: a prior and labels that contradict each other leave a posterior all the
+/// same.
 pub fn factors(
     model: Model,
     parameters: Parameters,

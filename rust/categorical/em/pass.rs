@@ -1,8 +1,8 @@
 //! One streaming pass: for each task, a *source* gives its class posterior and a *sink* takes it.
 //!
-//! Sources: the likelihood under the current parameters (the E-step), or the votes or given posteriors that an iteration
-//! starts from. Sinks: expected counts (the M-step's input), or an array of posteriors. Fusing both means that the table
-//! is read once and no posterior is stored unless it is asked for.
+//! Sources: the likelihood under the current parameters (the E-step), or the votes or given posteriors that an
+//! iteration starts from. Sinks: expected counts (the M-step's input), or an array of posteriors. Fusing both means
+//! that the table is read once and no posterior is stored unless it is asked for.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ pub(super) trait Source: Sync {
     /// Whether rows should be asked for ahead of time.
     fn far(&self) -> bool;
     fn prefetch(&self, row: usize, k: usize);
-    /// Writes unnormalised class weights; adds the logarithm of any factor taken out of them to `log`.
+    /// Writes unnormalized class weights; adds the logarithm of any factor taken out of them to `log`.
     fn evidence(&self, task: usize, rows: Range<usize>, evidence: &mut [f64], log: &mut LogProduct);
 }
 
@@ -38,7 +38,7 @@ pub(super) trait Sink {
 
 /// The number of classes: known to the compiler, or not.
 pub(super) trait Width: Copy + Sync {
-    /// Room for one number a class.
+    /// Room for one number per class.
     type Row: AsMut<[f64]>;
     fn row(self) -> Self::Row;
 }
@@ -156,7 +156,7 @@ pub(super) struct Likelihood<'a, W, C, const LOG: bool> {
     pub factors: &'a [f64],
     /// Of the classes, for all tasks alike; or one row after the other, for each task.
     pub prior: &'a [f64],
-    /// Whether a task may only have a class that somebody voted for, or its known one.
+    /// Whether a task may only have a class that a worker voted for, or its known one.
     pub voted_only: bool,
     pub gold: Option<&'a [i32]>,
     pub model: std::marker::PhantomData<W>,
@@ -229,7 +229,7 @@ impl<W: WorkerModel, C: Cell, const LOG: bool> Likelihood<'_, W, C, LOG> {
         evidence.iter_mut().for_each(|e| *e = (*e - largest).exp());
     }
 
-    /// Leaves only classes that somebody voted for; all of them where no vote is for a possible one.
+    /// Leaves only classes that a worker voted for; all of them where no vote is for a possible one.
     #[inline(always)]
     fn keep_voted(&self, rows: Range<usize>, evidence: &mut [f64]) {
         let k = evidence.len();
@@ -270,7 +270,7 @@ pub enum Opening<'a> {
     },
     /// Given posteriors, (tasks × classes).
     Given(&'a [f64]),
-    /// Shares of the votes for a class, divided at random among so many kinds of it.
+    /// Shares of the votes for a class, divided at random among this many kinds of it.
     RandomKinds(usize, u64),
 }
 

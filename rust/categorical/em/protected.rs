@@ -1,8 +1,8 @@
 //! A start that a poor first guess cannot spoil.
 //!
-//! Everybody begins with the same accuracy, the one that explains the votes best when classes are equally frequent, and
-//! at first a task may only have a class that somebody voted for: otherwise a rare class, of which little is known, is taken
-//! over as a spare cluster for tasks of another one.
+//! Every worker begins with the same accuracy, the one that explains the votes best when classes are equally frequent,
+//! and at first a task may only have a class that a worker voted for: otherwise a rare class, of which little is known,
+//! is taken over as a spare cluster for tasks of another one.
 
 use super::Options;
 use super::estimate::{Estimate, Mean};
@@ -21,10 +21,10 @@ const PASSES: usize = 5;
 /// The accuracy the search begins with.
 const FIRST: f64 = 0.7;
 
-/// Imaginary right and wrong answers of the whole crowd.
+/// Correct and wrong pseudo-answers of the whole crowd.
 const IMAGINARY: (f64, f64) = (2.0, 1.0);
 
-/// The accuracy that fits all votes if everybody has the same one and classes are equally frequent.
+/// The accuracy that fits all votes if all workers have the same one and classes are equally frequent.
 pub(super) fn shared_accuracy(passes: &mut dyn Passes, sizes: Sizes, control: &Control) -> Result<f64> {
     let k = sizes.shape.classes;
     let none = (zeros(k * k)?, vec![0.0; k]);
@@ -34,7 +34,7 @@ pub(super) fn shared_accuracy(passes: &mut dyn Passes, sizes: Sizes, control: &C
         let mut params = solver.shared(accuracy)?;
         solver.step(passes, &mut params)?;
         let (right, wrong) = params.workers.chunks_exact(2).fold(IMAGINARY, |(r, w), c| (r + c[0], w + c[1]));
-        // Votes that say nothing, or all agree, still leave a vote its direction and a doubt.
+        // Votes that carry no information, or all agree, still leave a vote its direction and a doubt.
         accuracy = (right / (right + wrong)).clamp((1.0 / k as f64 + 0.01).min(0.999), 0.999);
     }
     Ok(accuracy)
@@ -45,7 +45,7 @@ pub(super) fn limits(max_iter: usize, tol: f64) -> Limits {
     Limits { max_iter, tolerance: Tolerance::Share(tol) }
 }
 
-/// Passes in which tasks keep to the classes that were voted for, from parameters that everybody shares.
+/// Passes in which tasks keep to the classes that were voted for, from parameters that all workers share.
 ///
 /// They count as passes of the course. `amend` is called after each of them, with the new parameters.
 pub(super) fn keep_to_votes<W: WorkerModel, P: Estimate<W>>(

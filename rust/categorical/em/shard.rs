@@ -1,9 +1,9 @@
 //! Passes in parallel over annotations in memory: those of a table, or of a shard, as it lies in its file.
 //!
-//! Memory beside the table: 4 bytes an annotation for its cell (8 where workers × labels passes 2³²), and a table of counts
-//! per chunk in the fused plan, at most 8 bytes an annotation in all (or 32 MB, if that is more); in the two-pass plan the
-//! table in worker order (5 to 6 bytes an annotation) and the posteriors. A shard has its cells, and is never read in two
-//! passes; its tables of counts are those of the workers who are in it.
+//! Memory in addition to the table: 4 bytes per annotation for its cell (8 where workers × labels passes 2³²), and a
+//! table of counts per chunk in the fused plan, at most 8 bytes per annotation in all (or 32 MB, if that is more); in
+//! the two-pass plan the table in worker order (5 to 6 bytes per annotation) and the posteriors. A shard has its cells,
+//! and is never read in two passes; its tables of counts are those of the workers who are in it.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -40,14 +40,15 @@ const ROWS: usize = 1 << 12;
 
 fn plan(rows: Tasks<'_>, n_counts: usize) -> (Plan, usize) {
     let wanted = wanted_chunks(rows.len());
-    // Zeroing and adding up the tables must stay small beside the pass, which touches a row of counts per annotation.
+    // Zeroing and adding up the tables must stay small next to the pass, which touches a row of counts per annotation.
     let visits = rows.len() / (rows.n_workers * n_counts).max(1);
     let room = room_for(rows.len(), rows.n_workers * n_counts);
     let n_chunks = wanted.min(room).min(visits.min(4).max(visits / 4)).max(1);
     if n_chunks >= wanted.min(4) { (Plan::Fused, n_chunks) } else { (Plan::TwoPass, wanted) }
 }
 
-/// The same for a shard, which is in no worker order: as many tables as fit, and two if they are not much larger than it.
+/// The same for a shard, which is in no worker order: as many tables as fit, and two if they are not much larger than
+/// it.
 fn chunks_of_shard(rows: Tasks<'_>, n_counts: usize) -> usize {
     let visits = 4 * rows.len() / (rows.n_workers * n_counts).max(1);
     wanted_chunks(rows.len()).min(visits.clamp(1, 4).max(visits / 16))
@@ -86,7 +87,7 @@ pub(super) struct InMemory<'a> {
     gold: Option<&'a [i32]>,
     control: &'a Control,
     shape: Shape,
-    /// Kinds of each class, which passes take for so many classes.
+    /// Kinds of each class, which passes take for this many classes.
     n_kinds: usize,
     cells: Arc<Cells<'a>>,
     benches: Vec<Bench>,
@@ -124,12 +125,12 @@ impl<'a> InMemory<'a> {
         })
     }
 
-    /// Whether other loops will follow: tables of chunks are then kept beside the posteriors rather than made anew.
+    /// Whether other loops will follow: tables of chunks are then kept next to the posteriors rather than made again.
     pub fn keep_tables(&mut self, keeps_tables: bool) {
         self.keeps_tables = keeps_tables;
     }
 
-    /// Passes that tell so many kinds of each class apart, and never store posteriors of kinds.
+    /// Passes that distinguish this many kinds of each class, and never store posteriors of kinds.
     pub fn with_kinds(table: &'a Table, n_kinds: usize, control: &'a Control) -> Result<Self> {
         let mut new = Self::new(table, None, control)?;
         new.shape.classes *= n_kinds;
@@ -157,7 +158,7 @@ impl<'a> InMemory<'a> {
         Bench { model, plan, chunks: runs(self.rows.offsets, n_chunks).into_iter().map(chunk).collect() }
     }
 
-    /// What a model's passes need, made on first use. Whoever takes it out puts it back.
+    /// What a model's passes need, made on first use. The caller that takes it out puts it back.
     fn take_bench(&mut self, model: Model) -> Result<Bench> {
         if let Some(at) = self.benches.iter().position(|bench| bench.model == model) {
             return Ok(self.benches.swap_remove(at));
@@ -229,7 +230,7 @@ impl<'a> InMemory<'a> {
         Ok(())
     }
 
-    /// The E-step, into counts or posteriors as the plan says.
+    /// The E-step, into counts or posteriors as the plan requires.
     fn expect(&mut self, bench: &mut Bench, factors: Factors<'_>, mode: Mode) -> Result<()> {
         if self.rows.weights.is_none() {
             return self.expect_by(bench, factors, mode);

@@ -29,7 +29,7 @@ pub(super) struct Params {
     pub log_prior: f64,
 }
 
-/// How many workers there are, and what can be true and said.
+/// How many workers there are, and numbers of classes and labels.
 #[derive(Debug, Clone, Copy)]
 pub struct Sizes {
     /// Number of workers.
@@ -84,7 +84,7 @@ impl<'a, W: WorkerModel, P: Estimate<W>> Solver<'a, W, P> {
         self.class_pseudo
     }
 
-    /// Whether from now on a task may only have a class that somebody voted for.
+    /// Whether from now on a task may only have a class that a worker voted for.
     pub fn keep_to_votes(&mut self, voted_only: bool) {
         self.mode.voted_only = voted_only;
     }
@@ -119,7 +119,7 @@ impl<'a, W: WorkerModel, P: Estimate<W>> Solver<'a, W, P> {
     pub fn start(&mut self, passes: &mut dyn Passes, start: Start<'_>) -> Result<Params> {
         let opening = match start {
             Start::Shares => Opening::Shares,
-            // A protected start has passes of its own.
+            // A constrained initialization has passes of its own.
             Start::Majority | Start::Protected(_) => Opening::Majority,
             Start::RandomVote(seed) => Opening::RandomVote { seed, first: 0 },
             Start::Posterior(posterior) => Opening::Given(posterior),
@@ -150,7 +150,8 @@ impl<'a, W: WorkerModel, P: Estimate<W>> Solver<'a, W, P> {
         Ok(params)
     }
 
-    /// Parameters of a crowd in which everybody has this accuracy, whatever the class, and classes are equally frequent.
+    /// Parameters of a crowd in which all workers have this accuracy, whatever the class, and classes are equally
+    /// frequent.
     pub fn shared(&self, accuracy: f64) -> Result<Params> {
         // As many counts as make estimates that average them equal to what they average.
         const COUNTS: f64 = 1e6;
@@ -316,7 +317,7 @@ fn limits(options: &Options<'_>) -> Limits {
     Limits { max_iter: options.max_iter, tolerance: Tolerance::Share(options.tol) }
 }
 
-/// A solver, and whoever holds the annotations.
+/// A solver, and the holder of the annotations.
 struct EmSteps<'s, 'a, W, P> {
     solver: &'s mut Solver<'a, W, P>,
     passes: &'s mut dyn Passes,

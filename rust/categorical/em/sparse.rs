@@ -1,7 +1,7 @@
 //! The one-coin model with more classes than fit in rows: what a pass costs does not depend on their number.
 //!
-//! Under one-coin workers, labels speak for the classes they name and for no others: classes that nobody named on a task
-//! keep the proportions of the class prior. So a task's posterior is one number for each class named on it, its
+//! Under one-coin workers, labels speak for the classes they name and for no others: classes that no worker named on a
+//! task keep the proportions of the class prior. So a task's posterior is one number for each class named on it, its
 //! *candidates*, and one for all the rest together, and nothing is approximated: [`fit`] takes the same steps as
 //! [`super::fit`] with [`super::Model::OneCoin`].
 
@@ -21,7 +21,8 @@ use crate::{Error, Result};
 /// Tasks between two looks at the control.
 const TASKS_PER_CHECK: usize = 1 << 12;
 
-/// Up to so many classes, what the prior leaves to others is summed: one minus the rest would lose what is very small.
+/// Up to this many classes, what the prior leaves to others is summed: one minus the rest would lose what is very
+/// small.
 const SUMMED: usize = 64;
 
 /// Where the iteration begins.
@@ -35,14 +36,14 @@ pub enum Start<'a> {
     Parameters(&'a [f64], &'a [f64]),
 }
 
-/// Everything [`fit`] can be told.
+/// Arguments of [`fit`].
 #[derive(Debug, Clone, Copy)]
 pub struct Options<'a> {
     /// Start.
     pub start: Start<'a>,
-    /// Imaginary right and wrong answers of each worker.
+    /// Correct and wrong pseudo-answers of each worker.
     pub pseudo: [f64; 2],
-    /// Imaginary tasks of each class.
+    /// Pseudo-tasks of each class.
     pub class_pseudo: f64,
     /// Most passes over the annotations.
     pub max_iter: usize,
@@ -71,7 +72,7 @@ pub struct Fit {
     pub confidence: Vec<f64>,
     /// Whether another class is as probable.
     pub tied: Vec<bool>,
-    /// The penalised log-likelihood after each pass, and at the end.
+    /// The penalized log-likelihood after each pass, and at the end.
     pub history: Vec<f64>,
     /// Passes made.
     pub n_iter: usize,
@@ -79,8 +80,9 @@ pub struct Fit {
     pub converged: bool,
 }
 
-/// Fits by EM. Time O(annotations) a pass, and O(workers + classes) for each of at most 32 chunks; memory beside the
-/// table and the result: 16 bytes a worker and class for each chunk, at most 32 MB or 8 bytes an annotation in all.
+/// Fits by EM. Time O(annotations) a pass, and O(workers + classes) for each of at most 32 chunks; memory in addition
+/// to the table and the result: 16 bytes per worker and class for each chunk, at most 32 MB or 8 bytes per annotation
+/// in all.
 pub fn fit(table: &Table, options: &Options<'_>, control: &Control) -> Result<Fit> {
     validate(table, options)?;
     let candidates = Candidates::of(table, control)?;

@@ -1,9 +1,9 @@
-//! Classes of several subtypes (EBCC): workers err independently given a task's class and subtype, so that they depend on
-//! one another given the class alone. Mean-field variational Bayes.
+//! Classes of several subtypes (EBCC): workers err independently given a task's class and subtype, so that they depend
+//! on one another given the class alone. Mean-field variational Bayes.
 //!
-//! Class k has subtype s with probability `mixture[k, s]`; worker w then answers l with probability `v[w, k, s, l]`. Pairs
-//! of class and subtype are the *kinds* of a task: to a pass they are so many classes, of which each annotation touches one
-//! number each.
+//! Class k has subtype s with probability `mixture[k, s]`; worker w then answers l with probability `v[w, k, s, l]`.
+//! Pairs of class and subtype are the *kinds* of a task: to a pass they are this many classes, of which each annotation
+//! touches one number each.
 
 use rayon::prelude::*;
 
@@ -24,7 +24,7 @@ use crate::{Error, Result};
 /// Workers per block of a parallel loop.
 const WORKERS: usize = 64;
 
-/// Everything [`fit_subtypes`] can be told; pseudo-counts are the parameters of Dirichlet priors, all positive.
+/// Arguments of [`fit_subtypes`]; pseudo-counts are the parameters of Dirichlet priors, all positive.
 #[derive(Debug, Clone, Copy)]
 pub struct SubtypesOptions<'a> {
     /// Subtypes of each class.
@@ -59,8 +59,8 @@ pub struct SubtypesFit {
 /// Fits by variational Bayes from shares of the votes, divided among subtypes at random.
 ///
 /// Time O(annotations · classes · subtypes) a pass, and O(workers · classes² · subtypes) digamma functions. Memory: 24
-/// bytes for each worker, class squared and subtype, as many numbers again for each chunk of tasks (at most 8 bytes an
-/// annotation in all, or 32 MB, or two tables, if that is more), and 4 bytes an annotation.
+/// bytes for each worker, class squared and subtype, as many numbers again for each chunk of tasks (at most 8 bytes per
+/// annotation in all, or 32 MB, or two tables, if that is more), and 4 bytes per annotation.
 pub fn fit_subtypes(table: &Table, options: &SubtypesOptions<'_>, control: &Control) -> Result<SubtypesFit> {
     check(table, options)?;
     let mut model = Ebcc::new(table, options, control)?;

@@ -1,8 +1,8 @@
-//! The seam of EM: what a pass is told, and what it gives back.
+//! The seam of EM: what a pass is given, and what it gives back.
 //!
-//! A pass maps parameters to sums over the annotations; the loop asks for sums and knows no table. Whoever holds the
-//! annotations, in memory or elsewhere, implements [`Passes`]. Sums are added in a fixed order, so that every holder of the
-//! same annotations gives the same bits.
+//! A pass maps parameters to sums over the annotations; the loop asks for sums and knows no table. Any object that
+//! holds the annotations, in memory or elsewhere, implements [`Passes`]. Sums are added in a fixed order, so that every
+//! holder of the same annotations gives the same bits.
 
 use super::model::{Model, Shape};
 use super::pass::Opening;
@@ -24,7 +24,7 @@ pub struct Factors<'a> {
 pub struct Mode {
     /// Whether each task goes wholly to its most probable class.
     pub hard: bool,
-    /// Whether a task may only have a class that somebody voted for, or its known one.
+    /// Whether a task may only have a class that a worker voted for, or its known one.
     pub voted_only: bool,
 }
 
@@ -49,7 +49,7 @@ impl Sums {
         })
     }
 
-    /// Begins anew, with so many tasks of each class.
+    /// Begins again, with this many tasks of each class.
     pub fn clear(&mut self, classes: &[f64]) {
         each_block(&mut self.workers, 1, 1 << 15, &|_, counts| counts.fill(0.0));
         self.classes.copy_from_slice(classes);
@@ -57,7 +57,7 @@ impl Sums {
     }
 }
 
-/// Whoever holds annotations, and goes through them when asked to. What it finds is added to the sums.
+/// Holder of annotations, and goes through them when asked to. What it finds is added to the sums.
 pub trait Passes {
     /// Expected counts of a start that has no parameters.
     fn open(&mut self, model: Model, opening: Opening<'_>, sums: &mut Sums) -> Result<()>;

@@ -161,7 +161,7 @@ proptest! {
         let opts = Options { start, accelerate, ..options(model, &pseudo, &classes) };
         let found = fit_bayes(&table(&rows, None, 4), &opts, &Control::default()).unwrap();
         prop_assert!(never_falls(&found.fit.history));
-        // Every annotation is in some posterior, beside the prior.
+        // Every annotation is in some posterior, next to the prior.
         let total: f64 = found.concentration.iter().sum();
         let workers = found.concentration.len() as f64 / 16.0;
         prop_assert!((total - rows.len() as f64 - 8.0 * workers).abs() < 1e-9 * total);
@@ -170,7 +170,7 @@ proptest! {
 
 #[test]
 fn protected_tasks_keep_to_their_votes() {
-    // More classes than a word has bits take another path; annotations of no weight are no votes.
+    // More classes than a word has bits take another path; annotations without weight do not vote.
     for (k, weighted) in [(4, false), (4, true), (64, false), (70, false), (70, true)] {
         let label = |i: u32| if i.is_multiple_of(3) { k - 1 } else { i * i / 3 % 3 };
         let rows: Vec<(u32, u32, u16)> = (0..60).map(|i| (i / 2, i % 7, label(i) as u16)).collect();

@@ -41,7 +41,7 @@ fn nothing_overflows_or_dies_unnoticed() {
     let found = fit(&table(&cross(2), None, 3), 5000, 3, &Control::default()).unwrap();
     assert!(found.scores.iter().chain(&found.weights).all(|x| x.is_finite()));
     assert!(found.weights.iter().all(|x| x.abs() > 1e-3));
-    // A tree: two tasks, three workers, one of whom says the same thing twice.
+    // A tree: two tasks, three workers, one of which gives the same thing twice.
     let rows = [(0, 0, 1), (0, 1, 1), (0, 1, 1), (1, 1, 0), (1, 2, 0)];
     let found = fit(&table(&rows, None, 3), 50, 0, &Control::default()).unwrap();
     assert_eq!(found.scores, [-1.5, 3.0, -1.5, 2.0, -1.0, -1.0]);

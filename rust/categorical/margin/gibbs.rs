@@ -8,8 +8,8 @@
 //! from normal ones. Drawing weights one by one costs a pass over the annotations; drawing them together would take a
 //! matrix of workers × workers.
 //!
-//! With two classes these are draws from the posterior. With more, the rival with the greatest score is held fixed while
-//! weights are drawn, although they decide which one that is: there, as in the paper, draws are only nearly so.
+//! With two classes these are draws from the posterior. With more, the rival with the greatest score is held fixed
+//! while weights are drawn, although they decide which one that is: there, as in the paper, draws are only nearly so.
 
 use rayon::prelude::*;
 
@@ -35,7 +35,7 @@ const ROWS: u64 = 1;
 const ANSWERS: u64 = 2;
 const WEIGHTS: u64 = 3;
 
-/// Everything [`crowd_svm_fit`] can be told.
+/// Arguments of [`crowd_svm_fit`].
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// What a loss of one costs.
@@ -44,7 +44,7 @@ pub struct Options {
     pub margin: f64,
     /// Variance of the weights' prior.
     pub variance: f64,
-    /// Imaginary labels in every cell of a confusion matrix.
+    /// Pseudo-labels in every cell of a confusion matrix.
     pub pseudo_count: f64,
     /// Sweeps that are kept.
     pub draws: usize,
@@ -68,7 +68,7 @@ pub struct Fit {
 /// Draws from the posterior, from the majority vote.
 ///
 /// Time O(annotations · classes + workers · classes²) a sweep. Memory: 16 bytes for each cell of a confusion matrix,
-/// 16 bytes for each task and class, 32 bytes a task, and the table in worker order.
+/// 16 bytes for each task and class, 32 bytes per task, and the table in worker order.
 pub fn crowd_svm_fit(table: &Table, options: &Options, control: &Control) -> Result<Fit> {
     let Options { cost, margin, variance, pseudo_count, draws, burn_in, .. } = *options;
     check_positive(&[("cost", cost), ("margin", margin), ("variance", variance), ("pseudo_count", pseudo_count)])?;

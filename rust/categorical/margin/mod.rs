@@ -11,13 +11,13 @@ mod draws;
 use crate::categorical::table::Table;
 use crate::{Error, Result};
 
-/// Stands for a class that nobody named on a task: all of them have a score of zero.
+/// Stands for a class that no worker named on a task: all of them have a score of zero.
 const UNNAMED: usize = usize::MAX;
-/// Another class must have this much more, as a share of the margin or of its own score, to take an answer's place: equal
-/// sums may be rounded differently.
+/// Another class must have this much more, as a share of the margin or of its own score, to take an answer's place:
+/// equal sums may be rounded differently.
 const CLEAR: f64 = 1e-12;
 
-/// A class that somebody named on a task.
+/// A class that a worker named on a task.
 #[derive(Debug, Clone, Copy)]
 struct Named {
     class: usize,
@@ -68,13 +68,13 @@ impl Ballot {
         self.get(class).map_or(0.0, |named| named.score)
     }
 
-    /// Whether there is a class beside `class` that nobody named.
+    /// Whether there is a class next to `class` that no worker named.
     fn leaves_others(&self, class: usize) -> bool {
         let named = self.named.len() - usize::from(self.get(class).is_some());
         named + 1 < self.place.len()
     }
 
-    /// The class beside `class` with the greatest score, and that; none where there is only one class.
+    /// The class next to `class` with the greatest score, and that; none where there is only one class.
     fn rival(&self, class: usize) -> Option<(usize, f64)> {
         let unnamed = self.leaves_others(class).then_some((UNNAMED, 0.0));
         let others = self.named.iter().filter(|named| named.class != class).map(|named| (named.class, named.score));

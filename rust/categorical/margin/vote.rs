@@ -1,6 +1,6 @@
 //! Max-margin majority vote: weights of workers under which the answer to each task wins by far.
 //!
-//! What an answer lacks of a margin to every other class, named or not, is its loss. Weights and answers minimise
+//! What an answer lacks of a margin to every other class, named or not, is its loss. Weights and answers minimize
 //! half the squared weights plus the cost of all losses, by turns: given the answers the weights are those of a
 //! support vector machine with a block of dual variables for each task; given the weights the answer is the class
 //! with the greatest score.
@@ -24,11 +24,11 @@ use crate::categorical::votes;
 const BLOCK: usize = 1 << 10;
 /// Most sweeps of a pass.
 const SWEEPS: usize = 20;
-/// A share of the cost below this is none, and so is a difference below this share of the margin: classes that press
-/// equally may differ by rounding, and which of them is taken must not hang on that.
+/// A share of the cost below this counts as zero, and so is a difference below this share of the margin: classes that
+/// press equally may differ by rounding, and which of them is taken must not hang on that.
 const NOTHING: f64 = 1e-12;
 
-/// Everything [`margin_fit`] can be told.
+/// Arguments of [`margin_fit`].
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// What a loss of one costs.
@@ -59,7 +59,8 @@ pub struct Fit {
 /// Fits weights and answers, from the majority vote.
 ///
 /// Time O(annotations + tasks) a sweep, of which a pass takes at most [`SWEEPS`], with a look at the objective after
-/// each. Memory: 8 bytes an annotation, 12 bytes a task and 16 bytes a worker; 8 bytes a task and class at the start.
+/// each. Memory: 8 bytes per annotation, 12 bytes per task and 16 bytes per worker; 8 bytes per task and class at the
+/// start.
 pub fn margin_fit(table: &Table, options: &Options, control: &Control) -> Result<Fit> {
     check_positive(&[("cost", options.cost), ("margin", options.margin)])?;
     let problem = Problem { table, options, control };
@@ -72,7 +73,7 @@ pub fn margin_fit(table: &Table, options: &Options, control: &Control) -> Result
     while course.n_iter < options.max_iter && !course.converged {
         let settled = problem.solve(&mut dual, &mut better)?;
         let [now, then] = problem.judge(&dual.weights, &answers, &mut better)?;
-        // Sweeps climb the dual; the objective itself may yet be above that of weights found before.
+        // Sweeps ascent the dual; the objective itself may yet be above that of weights found before.
         if now <= objective {
             objective = then;
             weights.copy_from_slice(&dual.weights);
@@ -92,7 +93,7 @@ struct Dual {
     answers: Vec<u16>,
     /// How much of the cost each class has, in the first row that names it.
     shares: Vec<f64>,
-    /// How much of the cost a class has that nobody named, for each task.
+    /// How much of the cost a class has that no worker named, for each task.
     unnamed: Vec<f64>,
     weights: Vec<f64>,
     ballot: Ballot,
@@ -200,7 +201,7 @@ fn side(class: usize, from: usize, to: usize) -> f64 {
     f64::from(i8::from(class == from) - i8::from(class == to))
 }
 
-/// How much the weights' square changes with a move of one between two classes; zero where nobody named either.
+/// How much the weights' square changes with a move of one between two classes; zero where no worker named either.
 fn square_distance(table: &Table, task: usize, from: usize, to: usize) -> f64 {
     let (mut total, mut sum, mut worker) = (0.0, 0.0, u32::MAX);
     for row in table.rows_of(task) {
@@ -221,7 +222,7 @@ struct Problem<'a> {
 }
 
 impl Problem<'_> {
-    /// Sweeps until the objective, for the answers as they are, is known well enough; says whether it is.
+    /// Sweeps until the objective, for the answers as they are, is known well enough; returns whether it is.
     fn solve(&self, dual: &mut Dual, scratch: &mut [u16]) -> Result<bool> {
         for _ in 0..SWEEPS {
             for task in 0..self.table.n_tasks() {

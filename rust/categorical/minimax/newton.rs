@@ -110,7 +110,7 @@ pub(super) struct Climber {
     penalty: f64,
     /// Slope of the log-likelihood in each cell.
     slope: Vec<f64>,
-    /// How it bends down, (classes × labels × labels), lower triangles.
+    /// How it curves down, (classes × labels × labels), lower triangles.
     bend: Vec<f64>,
     /// The same in the numbers, where these are not the cells.
     curve: Vec<f64>,
@@ -191,7 +191,7 @@ impl Climber {
         }
     }
 
-    /// Turns the bend in the cells into that in the numbers: a cell is a sum of one number for each place.
+    /// Turns the curvature in the cells into that in the numbers: a cell is a sum of one number for each place.
     fn fold_bend(&mut self) {
         let (k, n) = (self.k, self.step.len());
         let mut half = vec![0.0; n];
@@ -243,7 +243,7 @@ impl Climber {
     }
 }
 
-/// Solves (bend + penalty · I) x = right in place, and says whether that could be done.
+/// Solves (curvature + penalty · I) x = right in place, and returns whether that was possible.
 fn newton(bend: &mut [f64], penalty: f64, right: &mut [f64]) -> bool {
     let solved = cholesky(bend, penalty, right.len());
     if solved {

@@ -40,7 +40,7 @@ const ROWS: [(u32, u32, u16); 12] = [
 ];
 const WEIGHTS: [f64; 12] = [1.0, 2.0, 0.5, 1.0, 1.5, 1.0, 3.0, 0.25, 1.0, 1.0, 2.0, 1.0];
 
-/// The probability that a worker says something of a task of some class.
+/// The probability that a worker answers something of a task of some class.
 fn said(sigma: &[f64], tau: &[f64], (task, worker, label): (u32, u32, u16), class: usize) -> f64 {
     let log = |l: usize| tau[task as usize * 9 + class * 3 + l] + sigma[worker as usize * 9 + class * 3 + l];
     log(usize::from(label)).exp() / (0..3).map(|l| log(l).exp()).sum::<f64>()
@@ -93,7 +93,7 @@ fn ordinal_matrices_are_sums_over_the_places_between_classes() {
     let options = Options { ordinal: true, max_iter: 100, ..OPTIONS };
     let fit = minimax_fit(&table, &options, &Control::default()).unwrap();
     for cell in fit.sigma.chunks_exact(9) {
-        // Two labels differ by the place between them alone, which tells classes on the same side of it not apart.
+        // Two labels differ by the place between them alone, which does not distinguish classes on the same side of it.
         let step = |class: usize, label: usize| cell[class * 3 + label] - cell[class * 3 + label + 1];
         assert!((step(1, 0) - step(2, 0)).abs() < 1e-9 && (step(0, 1) - step(1, 1)).abs() < 1e-9);
     }

@@ -14,7 +14,7 @@ pub(super) const ALIGN: usize = 64;
 /// Numbers of a header, the checksum of the others the last of them.
 const WORDS: usize = 16;
 
-/// What a shard says of itself.
+/// Metadata of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     pub n_tasks: usize,
@@ -30,7 +30,7 @@ pub(super) struct Header {
     /// Bytes of a cell.
     pub cell_width: usize,
     pub weighted: bool,
-    /// Whether it says where its workers stand in the crowd.
+    /// Whether it stores where its workers stand in the crowd.
     pub has_ids: bool,
     /// Of the columns.
     pub checksum: u32,
@@ -45,7 +45,7 @@ pub(super) struct Places {
     pub weights: Range<usize>,
 }
 
-/// An error about a file that is no shard, or no longer one.
+/// An error about a file that is not a valid shard.
 pub(super) fn damaged(why: impl std::fmt::Display) -> Error {
     Error::invalid(format!("this shard is damaged: {why}; write it again"))
 }
@@ -65,7 +65,7 @@ impl Header {
             return Err(Error::invalid("shards can be read on little-endian machines only"));
         }
         if !bytes.starts_with(&MAGIC) {
-            return Err(Error::invalid("this is no shard of manyhands"));
+            return Err(Error::invalid("this is not a shard of manyhands"));
         }
         if bytes.len() < Self::BYTES {
             return Err(damaged(format!("it is {} bytes long", bytes.len())));
@@ -152,7 +152,7 @@ impl Header {
         })
     }
 
-    /// Refuses sizes that no log has.
+    /// Rejects sizes that no log has.
     fn check_sizes(&self) -> Result<()> {
         let most = u32::MAX as usize;
         let fits = self.n_tasks <= most && self.n_annotations <= most && self.crowd <= most;

@@ -6,7 +6,7 @@ use crate::base::control::Control;
 use crate::categorical::em::{self, Factors, Held, Mode, Model};
 use crate::categorical::table::tests::of_rows;
 
-/// Some tasks of a crowd of eleven, of whom three are not there; four labels, of which one is an abstention.
+/// Some tasks of a crowd of eleven, of which three are absent; four labels, of which one is an abstention.
 fn table(weighted: bool) -> Table {
     let triples: Vec<_> =
         (0..90_u32).map(|i| (i % 30, (i * 7) % 8 + u32::from(i % 3 > 0), (i * 5 % 4) as u16)).collect();
@@ -26,7 +26,7 @@ fn comes_back_as_it_was() {
         assert_eq!((tasks, workers, labels), table.columns().unwrap());
         assert_eq!(shard.table().unwrap().weights(), table.weights());
         assert_eq!(shard.bytes().len() % ALIGNED, 0);
-        // Four bytes an annotation, one a task, and what is padded.
+        // Four bytes per annotation, one a task, and what is padded.
         assert!(weighted || shard.bytes().len() <= Header::BYTES + 90 * 4 + 30 + who.len() * 4 + 3 * ALIGNED);
     }
 }
@@ -128,7 +128,7 @@ fn agreement_from_sums_is_that_of_the_table() {
 }
 
 proptest! {
-    /// Whatever bit changes, a shard is refused.
+    /// Whatever bit changes, a shard is rejected.
     #[test]
     fn notices_every_bit(at in any::<prop::sample::Index>(), bit in 0..8_u8, weighted in any::<bool>()) {
         let mut bytes = Shard::of(&table(weighted)).unwrap().bytes().to_vec();

@@ -1,7 +1,7 @@
-//! Who labels what: the workers of each task, chunk by chunk.
+//! Which worker labels what: the workers of each task, chunk by chunk.
 //!
-//! A chunk's choice is made twice from the same stream, once to be counted and once to be written, so that the result is
-//! allocated at its exact size and nothing else is held per annotation.
+//! A chunk's choice is made twice from the same stream, once to be counted and once to be written, so that the result
+//! is allocated at its exact size and nothing else is held per annotation.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ const CHUNK_ANNOTATIONS: f64 = 65_536.0;
 /// No chunk has more tasks than this, however few labels they get.
 const CHUNK_TASKS: usize = 4096;
 
-/// Up to this many workers a task, earlier ones are looked up by scanning them.
+/// Up to this many workers per task, earlier ones are looked up by scanning them.
 const SCANNED: usize = 32;
 
 /// Chooses the workers of every task.
@@ -39,7 +39,7 @@ enum Rule<'a> {
     Cells(Vec<Bucket>),
 }
 
-/// Workers whose probabilities of labelling a task are within a factor of two of each other.
+/// Workers whose probabilities of labeling a task are within a factor of two of each other.
 ///
 /// Cells are visited by jumping to the next one at the largest probability, then kept with probability `keep`, which is
 /// at least a half: the cost follows the labels drawn, even where a few workers do most of the work.
@@ -109,7 +109,7 @@ impl<'a> Choice<'a> {
         }
     }
 
-    /// Writes a chunk's annotations; both slices are as long as [`Choice::count`] says.
+    /// Writes a chunk's annotations; both slices are as long as [`Choice::count`] gives.
     pub(super) fn write(&self, chunk: usize, tasks: &mut [u32], workers: &mut [u32]) -> Result<()> {
         let range = self.tasks(chunk);
         match &self.rule {
@@ -146,7 +146,8 @@ fn between(rng: &mut impl Rng, min: usize, max: usize) -> usize {
 
 /// Sorts the workers into buckets by the binary order of magnitude of their probabilities.
 fn buckets(probabilities: impl Iterator<Item = f64>) -> Result<Vec<Bucket>> {
-    // Below 2^-62 a worker is not expected to label anything in a table that fits in memory: one bucket for all of them.
+    // Below 2^-62 a worker is not expected to label anything in a table that fits in memory: one bucket for all of
+    // them.
     const ORDERS: usize = 63;
     let mut buckets: Vec<Bucket> =
         (0..ORDERS).map(|_| Bucket { workers: Vec::new(), keep: Vec::new(), largest: 0.0 }).collect();
@@ -168,7 +169,8 @@ fn visit(buckets: &[Bucket], n_tasks: usize, seed: u64, chunk: usize, mut each: 
     let mut rng = stream(seed, Purpose::Choice, chunk);
     for bucket in buckets {
         let width = bucket.workers.len() as u64;
-        // The gap to the next cell is geometric: ln(u) / ln(1 - p), rounded down. At p = 1 the scale is -0 and the gap 0.
+        // The gap to the next cell is geometric: ln(u) / ln(1 - p), rounded down. At p = 1 the scale is -0 and the gap
+        // 0.
         let scale = 1.0 / (-bucket.largest).ln_1p();
         let (mut task, mut column) = (0_u64, 0_u64);
         loop {
@@ -256,7 +258,8 @@ impl<'a> Picker<'a> {
     }
 }
 
-/// Fills `chosen[done..]` in proportion to the weights of the workers not in `chosen[..done]`, in time linear in the crowd.
+/// Fills `chosen[done..]` in proportion to the weights of the workers not in `chosen[..done]`, in time linear in the
+/// crowd.
 ///
 /// Each worker arrives after an exponential time whose rate is the weight: the first to arrive are distributed as
 /// successive draws without replacement (Efraimidis and Spirakis 2006), which is also what drawing again gives.
@@ -287,7 +290,7 @@ fn race(
     Ok(())
 }
 
-/// Tells whether a worker was already chosen for the task at hand.
+/// Records whether a worker was already chosen for the task at hand.
 struct Seen {
     /// The last task each worker was chosen for; empty where a scan of the few chosen is quicker.
     stamps: Vec<u32>,

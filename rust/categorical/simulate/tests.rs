@@ -168,7 +168,7 @@ fn counts_per_task_are_uniform_over_the_range() {
 
 #[test]
 fn activity_decides_who_labels() {
-    // One label a task: shares are the weights. All ways of choosing agree on the chance of the second worker.
+    // One label per task: shares are the weights. All ways of choosing agree on the chance of the second worker.
     let crowd = Crowd::new(100_000, 4, 2);
     let weights = [0.5, 0.3, 0.2, 0.0];
     let mut spec = crowd.spec(Pattern::PerTask(1));
@@ -176,7 +176,7 @@ fn activity_decides_who_labels() {
     for (worker, hits) in count(&run(&spec).workers, 4).into_iter().enumerate() {
         assert!(fits(hits, 100_000, weights[worker]));
     }
-    // Two labels a task: worker 0 is left out when 1 then 2 or 2 then 1 are drawn.
+    // Two labels per task: worker 0 is left out when 1 then 2 or 2 then 1 are drawn.
     spec.pattern = Pattern::PerTask(2);
     let draw = run(&spec);
     assert!(by_task(&draw).iter().all(|w| is_distinct(w)));
@@ -198,7 +198,7 @@ fn one_worker_who_does_nearly_everything_does_not_stall_the_rest() {
     assert_eq!(counts[0], 60_000);
     assert!(fits(counts[1], 60_000, 3.0 / 51.0));
     assert!(fits(counts[2], 60_000, 1.0 / 51.0));
-    // The same with many labels a task, where stamps take the place of scans.
+    // The same with many labels per task, where stamps take the place of scans.
     spec.pattern = Pattern::PerTask(49);
     let draw = run(&spec);
     assert!(by_task(&draw).iter().all(|w| w.len() == 49 && is_distinct(w)));
@@ -215,7 +215,7 @@ fn density_gives_each_cell_its_chance() {
     }
     let workers = by_task(&draw);
     assert!(workers.iter().all(|w| is_distinct(w)));
-    // Cells are independent: of neighbours in a bucket, and of tasks next to each other.
+    // Cells are independent: of neighbors in a bucket, and of tasks next to each other.
     let both = workers.iter().filter(|w| w.contains(&4) && w.contains(&5)).count();
     assert!(fits(both, n_tasks, 0.3 * 0.29));
     let twice = workers.windows(2).step_by(2).filter(|w| w[0].contains(&3) && w[1].contains(&3)).count();
@@ -261,7 +261,7 @@ fn colluders_copy_and_the_others_do_not() {
             crowd.prior[class] * (0.25 + 0.25 * dot(1, 1) + 0.5 * dot(1, 2))
         })
         .sum();
-    // Where only worker 2 copies, the answer follows the leader's matrix beside the leader's own draw: dot(1, 1).
+    // Where only worker 2 copies, the answer follows the leader's matrix next to the leader's own draw: dot(1, 1).
     assert!(fits(agreements(&half, 1, 2), n_tasks, chance));
     check_frequencies(&crowd, &none);
 }

@@ -70,7 +70,7 @@ fn many_rows_are_summed_as_few_are() {
 fn tilts_beyond_the_range_of_a_double_keep_their_logarithms() {
     let (values, control) = ([0.0, 1.0, 0.5, 0.5, 0.0, 1.0], Control::default());
     let rows = Rows::new(&values, 2, None, 0, &control).unwrap();
-    // exp(-900) is nothing beside 1, yet two rows have nothing else.
+    // exp(-900) is nothing next to 1, yet two rows have nothing else.
     let tilt = [900.0, 3.0];
     let found = sums(&rows, &tilt, false, &control).unwrap();
     assert!((found.log - (3.0 + 900.0 + 0.5_f64.ln() + 3.0)).abs() < 1e-9, "{}", found.log);

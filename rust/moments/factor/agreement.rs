@@ -12,13 +12,13 @@ use crate::categorical::table::Table;
 const ROWS_PER_CHECK: usize = 1 << 10;
 /// Workers that one job handles at least, and shares its scratch among.
 const WORKERS: usize = 16;
-/// Marks workers that are no partner of the one at hand.
+/// Marks workers that are not partners of the one at hand.
 const NOBODY: u32 = u32::MAX;
 
 /// The weight of equal labels on the same task, for each of `pairs`, a flat list of (first, second).
 ///
-/// Two equal labels count the product of their weights. O(Σ n²) time over tasks with n annotations, one job a worker; 8 bytes
-/// a pair whatever the number of classes, and 4 bytes a worker on each thread.
+/// Two equal labels count the product of their weights. O(Σ n²) time over tasks with n annotations, one job per worker;
+/// 8 bytes per pair whatever the number of classes, and 4 bytes per worker on each thread.
 pub fn pair_agreement(table: &Table, pairs: &[u32], control: &Control) -> Result<Vec<f64>> {
     let graph = Adjacency::new(table.n_workers(), pairs)?;
     let order = table.by_worker(control)?;

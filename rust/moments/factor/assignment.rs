@@ -6,10 +6,10 @@ use crate::{Error, Result};
 /// Scores beyond this are scaled down, so that no sum of them overflows.
 const LARGE: f64 = 1e100;
 
-/// The permutation that maximises the sum of `score[row, permutation[row]]` over the rows of a (`k` × `k`) matrix.
+/// The permutation that maximizes the sum of `score[row, permutation[row]]` over the rows of a (`k` × `k`) matrix.
 ///
-/// Shortest augmenting paths with potentials (the Hungarian method; Kuhn 1955, Jonker & Volgenant 1987): O(k³) time, O(k)
-/// memory beyond the scores. Where several permutations are best, one of them is returned, always the same.
+/// Shortest augmenting paths with potentials (the Hungarian method; Kuhn 1955, Jonker & Volgenant 1987): O(k³) time,
+/// O(k) memory beyond the scores. Where several permutations are best, one of them is returned, always the same.
 pub fn assignment(score: &[f64], k: usize, control: &Control) -> Result<Vec<u32>> {
     if score.len() != k * k {
         return Err(Error::invalid(format!("{} scores do not make a matrix of {k} rows and columns", score.len())));

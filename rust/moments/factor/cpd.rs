@@ -1,10 +1,11 @@
 //! Coupled decomposition of first, second and third moments in least squares.
 //!
-//! The model of a triple (m, m′, m″) is T\[l, l′, l″\] = `Σ_k` prior\[k\] · C\[m, k, l\] · C\[m′, k, l′\] · C\[m″, k, l″\], that of a pair
-//! or of one worker has as many factors; the objective is −½ Σ weight · ‖observed − modelled‖² (Traganitis, Pagès-Zamora &
-//! Giannakis 2018). One confusion matrix at a time, and then the prior, is fitted with the others held: a quadratic
-//! programme over rows on the simplex, solved by ADMM (Huang, Sidiropoulos & Liavas 2016). What it finds is taken only
-//! where it lowers the squares; otherwise a step along the projected gradient is made, which does.
+//! The model of a triple (m, m′, m″) is T\[l, l′, l″\] = `Σ_k` prior\[k\] · C\[m, k, l\] · C\[m′, k, l′\] · C\[m″, k,
+//! l″\], that of a pair or of one worker has as many factors; the objective is −½ Σ weight · ‖observed − modeled‖²
+//! (Traganitis, Pagès-Zamora & Giannakis 2018). One confusion matrix at a time, and then the prior, is fitted with the
+//! others held: a quadratic program over rows on the simplex, solved by ADMM (Huang, Sidiropoulos & Liavas 2016). What
+//! it finds is taken only where it lowers the squares; otherwise a step along the projected gradient is made, which
+//! does.
 
 mod block;
 
@@ -34,7 +35,7 @@ pub struct Order<'a> {
     pub weights: &'a [f64],
 }
 
-/// Everything [`cpd_fit`] is told.
+/// Arguments of [`cpd_fit`].
 #[derive(Debug, Clone, Copy)]
 pub struct Options<'a> {
     /// The class prior to start from.
@@ -57,8 +58,8 @@ pub struct Options<'a> {
 
 /// Fits prior and confusion matrices to moments of up to the third order; never lowers the objective.
 ///
-/// A worker without moments keeps its start. Time O(triples · classes⁴ + pairs · classes³ + workers · classes³) a sweep,
-/// memory O(workers · classes²) beyond the data.
+/// A worker without moments keeps its start. Time O(triples · classes⁴ + pairs · classes³ + workers · classes³) a
+/// sweep, memory O(workers · classes²) beyond the data.
 pub fn cpd_fit(options: &Options<'_>, control: &Control) -> Result<Fit> {
     let mut problem = Problem::new(options, control)?;
     let k = problem.k;
@@ -361,7 +362,7 @@ fn add_rowwise(to: &mut [f64], a: &[f64], b: &[f64], k: usize) {
     }
 }
 
-/// Adds Σ weight · values\[l, l′\] · other\[k, l′\] to `to[k, l]`; `first` says whether l numbers the rows.
+/// Adds Σ weight · values\[l, l′\] · other\[k, l′\] to `to[k, l]`; `first` states whether l numbers the rows.
 fn contract_second(values: &[f64], first: bool, other: &[f64], weight: f64, k: usize, to: &mut [f64]) {
     let (own_stride, other_stride) = if first { (k, 1) } else { (1, k) };
     for (to, other) in to.chunks_exact_mut(k).zip(other.chunks_exact(k)) {
@@ -372,7 +373,8 @@ fn contract_second(values: &[f64], first: bool, other: &[f64], weight: f64, k: u
     }
 }
 
-/// Adds Σ weight · values\[l, l′, l″\] · a\[k, l′\] · b\[k, l″\] to `to[k, l]`, where the strides are those of l, l′ and l″.
+/// Adds Σ weight · values\[l, l′, l″\] · a\[k, l′\] · b\[k, l″\] to `to[k, l]`, where the strides are those of l, l′
+/// and l″.
 #[allow(clippy::too_many_arguments)]
 fn contract_third(values: &[f64], strides: [usize; 3], a: &[f64], b: &[f64], weight: f64, k: usize, to: &mut [f64]) {
     let [own, first, second] = strides;

@@ -1,9 +1,9 @@
 //! Blocks of pairs of workers as products of few factors: C\[m, m′\] ≈ `V_m` · `V_m′`ᵀ.
 //!
-//! The blocks are covariances, or agreements (one number a block), from whatever pairs were seen; a worker's block with
-//! itself is not among them, which is what "low rank plus diagonal" means. The objective is
-//! Σ weight · ‖C\[m, m′\] − `V_m` · `V_m′`ᵀ‖² over the pairs plus ridge · Σ ‖`V_m`‖² over the workers. Given all others, the
-//! best factor of one worker is a ridge regression, and workers take turns.
+//! The blocks are covariances, or agreements (one number per block), from whatever pairs were seen; a worker's block
+//! with itself is not among them, which is what "low rank plus diagonal" means. The objective is Σ weight · ‖C\[m, m′\]
+//! − `V_m` · `V_m′`ᵀ‖² over the pairs plus ridge · Σ ‖`V_m`‖² over the workers. Given all others, the best factor of
+//! one worker is a ridge regression, and workers take turns.
 
 use rayon::prelude::*;
 
@@ -13,7 +13,7 @@ use crate::base::memory::{copied, prefetch, ready, zeros};
 use crate::base::num::{cholesky, cholesky_solve};
 use crate::{Error, Result};
 
-/// Everything [`low_rank_fit`] is told.
+/// Arguments of [`low_rank_fit`].
 #[derive(Debug, Clone, Copy)]
 pub struct Options<'a> {
     /// Pairs of workers, (first, second) one after the other.
@@ -45,18 +45,18 @@ pub struct LowRank {
     pub converged: bool,
 }
 
-/// Workers take turns in so many groups; within a group all move at once.
+/// Workers take turns in this many groups; within a group all move at once.
 const TURNS: usize = 32;
 /// Multiplications between two looks at the control.
 const WORK_PER_CHECK: usize = 1 << 18;
-/// The blocks of a worker's pairs lie apart, and are asked for so many pairs ahead.
+/// The blocks of a worker's pairs lie apart, and are asked for this many pairs ahead.
 const AHEAD: usize = 16;
 
 /// Fits factors to the blocks of pairs, from `start` (workers × width × rank).
 ///
-/// A worker without pairs gets zeros. Groups that take turns are every 32nd worker, so that the outcome does not depend on
-/// the number of threads. Time O(pairs · width · rank · (width + rank)) a sweep, memory 12 bytes a pair's end and twice the
-/// factors.
+/// A worker without pairs gets zeros. Groups that take turns are every 32nd worker, so that the outcome does not depend
+/// on the number of threads. Time O(pairs · width · rank · (width + rank)) a sweep, memory 12 bytes per pair's end and
+/// twice the factors.
 pub fn low_rank_fit(start: &[f64], options: &Options<'_>, control: &Control) -> Result<LowRank> {
     let problem = Problem::new(start, options)?;
     let mut factor = copied(start)?;

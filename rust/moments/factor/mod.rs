@@ -1,4 +1,4 @@
-//! Factorisations of moments: from what pairs and triples of workers say together to each worker's confusion matrix.
+//! Factorizations of moments: from what pairs and triples of workers say together to each worker's confusion matrix.
 //!
 //! Moments come as lists of pairs (or triples) of workers with a small block of numbers each; nothing is sized workers
 //! squared.
@@ -16,7 +16,7 @@ pub mod spa;
 use crate::base::memory::{copied, filled, zeros};
 use crate::{Error, Result};
 
-/// What a factorisation found.
+/// What a factorization found.
 #[derive(Debug, Clone)]
 pub struct Fit {
     /// Class prior.

@@ -1,9 +1,9 @@
-//! Coupled nonnegative factorisation of pairwise moments in the Kullback–Leibler divergence.
+//! Coupled nonnegative factorization of pairwise moments in the Kullback–Leibler divergence.
 //!
-//! The model of a pair (m, m′) is R\[l, l′\] = `Σ_k` prior\[k\] · C\[m, k, l\] · C\[m′, k, l′\]; the objective is −Σ weight · KL(R̂ ‖ R)
-//! over the pairs, R̂ the observed frequencies (Ibrahim, Fu, Kargas & Huang 2019). Read as the log-likelihood of a latent
-//! class, it is raised by the step of expectation–maximisation: all confusion matrices and the prior at once, each from
-//! the counts that the present ones make expected.
+//! The model of a pair (m, m′) is R\[l, l′\] = `Σ_k` prior\[k\] · C\[m, k, l\] · C\[m′, k, l′\]; the objective is −Σ
+//! weight · KL(R̂ ‖ R) over the pairs, R̂ the observed frequencies (Ibrahim, Fu, Kargas & Huang 2019). Read as the
+//! log-likelihood of a latent class, it is raised by the step of expectation–maximization: all confusion matrices and
+//! the prior at once, each from the counts that the present ones make expected.
 
 mod ratios;
 
@@ -20,7 +20,7 @@ use crate::base::squarem::Reach;
 use crate::moments::split;
 use crate::{Error, Result};
 
-/// Everything [`nmf_fit`] is told.
+/// Arguments of [`nmf_fit`].
 #[derive(Debug, Clone, Copy)]
 pub struct Options<'a> {
     /// Pairs of workers, (first, second) one after the other.
@@ -41,8 +41,9 @@ pub struct Options<'a> {
 
 /// Fits prior and confusion matrices to pairwise moments; never lowers the objective.
 ///
-/// A pair without weight or counts says nothing, and a worker without pairs keeps its start. An entry that starts at zero
-/// stays near it: start from positive ones. Time O(pairs · classes³) a step, memory as much again as the joint counts.
+/// A pair without weight or counts has no information, and a worker without pairs keeps its start. An entry that starts
+/// at zero stays near it: start from positive ones. Time O(pairs · classes³) a step, memory as much again as the joint
+/// counts.
 pub fn nmf_fit(options: &Options<'_>, control: &Control) -> Result<Fit> {
     let mut problem = Problem::new(options, control)?;
     let k = problem.k;
@@ -73,8 +74,8 @@ struct Problem<'a> {
     /// What makes counts of a pair frequencies; zero where there are none.
     shares: Vec<f64>,
     control: &'a Control,
-    /// Observed over modelled frequencies of each pair, (second's label × first's label), times the pair's weight; in the
-    /// order of the first workers, and zeros behind the last.
+    /// Observed over modeled frequencies of each pair, (second's label × first's label), times the pair's weight; in
+    /// the order of the first workers, and zeros behind the last.
     ratios: Vec<f64>,
     confusion: Vec<f64>,
     /// Expected weight of each worker's answers to each class.
@@ -107,7 +108,8 @@ impl Side {
         Ok(Self { offsets, partners })
     }
 
-    /// The other side. Every worker's pairs are filled up to whole groups with one behind the last, which says nothing.
+    /// The other side. Every worker's pairs are filled up to whole groups with one behind the last, which have no
+    /// information.
     fn seconds(&self) -> Result<Self> {
         let n_workers = self.offsets.len() - 1;
         let nothing = Partner { worker: 0, at: self.partners.len() as u32 };

@@ -1,18 +1,20 @@
 //! Rank-one fits to what pairs of workers have in common.
 //!
-//! Workers of skill `x` give a symmetric matrix `C` with `C[i, j] ≈ x[i] x[j]` off the diagonal. The diagonal says nothing
-//! and is missing, and so are all pairs that share no task: `C` comes as a list of pairs, with a weight each, and only the
-//! pairs are ever visited. The sign of `x` is open, in each connected component of the graph of pairs: the caller settles it.
+//! Workers of skill `x` give a symmetric matrix `C` with `C[i, j] ≈ x[i] x[j]` off the diagonal. The diagonal has no
+//! information and is missing, and so are all pairs that share no task: `C` comes as a list of pairs, with a weight
+//! each, and only the pairs are ever visited. The sign of `x` is open, in each connected component of the graph of
+//! pairs: the caller settles it.
 //!
 //! * [`spectral`]: the weighted least-squares fit within [-1, 1], by damped alternating least squares;
 //! * [`ratio`]: the ratio of two leading eigenvectors (Dalvi and others 2013);
 //! * [`gradient`]: the same least squares, by projected gradient (Ma and others 2018);
-//! * [`msr`]: means of what is left when each worker's most extreme neighbours are set aside (Ma and Olshevsky 2020).
+//! * [`msr`]: means of what is left when each worker's most extreme neighbors are set aside (Ma and Olshevsky 2020).
 //!
-//! Each is O(pairs) time an iteration and 24 bytes a pair's end. One job a worker, which reads all others' numbers and writes its own: no answer depends on the threads.
+//! Each is O(pairs) time an iteration and 24 bytes per pair's end. One job per worker, which reads all others' numbers
+//! and writes its own: no answer depends on the threads.
 //!
 //! Where two ways to set signs explain the pairs alike, iterations stand on a fence, off which growing rounding would
-//! push them. Sums are such as do not depend on the order of workers ([`Sum`]): they stay there, whoever comes first.
+//! push them. Sums are such as do not depend on the order of workers ([`Sum`]): they stay there, in any order.
 
 use rayon::prelude::*;
 
@@ -36,7 +38,7 @@ const LEAST_START: f64 = 0.01;
 const LEAST_SKILL: f64 = 1e-3;
 /// Ratios this close (relatively) to a worker's own value are neither above nor below it.
 const SAME: f64 = 1e-12;
-/// [`msr`] halves its steps when so many of them have brought values no closer to where they want to go.
+/// [`msr`] halves its steps when this many of them have brought values no closer to where they want to go.
 const PATIENCE: usize = 20;
 /// What pulls both ways alike leaves no more than this of a worker's side, and that is rounding.
 const BALANCED: f64 = 1e-9;
@@ -55,7 +57,7 @@ pub struct Options {
 /// A rank-one fit.
 #[derive(Debug, Clone)]
 pub struct Fit {
-    /// One number a worker; 0 where the pairs say nothing.
+    /// One number per worker; 0 where the pairs carry no information.
     pub vector: Vec<f64>,
     /// The objective after each iteration, where there is one; for [`msr`] how far `x xᵀ` moved (Frobenius norm).
     pub history: Vec<f64>,
@@ -232,12 +234,12 @@ fn largest_change(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }
 
-/// The weighted least-squares fit `Σ w (C − x xᵀ)²` with every number in [-1, 1], by alternating least squares, all workers at
-/// once.
+/// The weighted least-squares fit `Σ w (C − x xᵀ)²` with every number in [-1, 1], by alternating least squares, all
+/// workers at once.
 ///
-/// With every pair seen and equal weights this is the leading eigenvector of `C`, its missing diagonal filled in by the fit.
-/// A worker's least-squares value given the others is `Σⱼ wᵢⱼ Cᵢⱼ xⱼ / Σⱼ wᵢⱼ xⱼ²`; going half way there, or less where
-/// that would raise the objective, keeps the scale from swinging to and fro.
+/// With every pair seen and equal weights this is the leading eigenvector of `C`, its missing diagonal filled in by the
+/// fit. A worker's least-squares value given the others is `Σⱼ wᵢⱼ Cᵢⱼ xⱼ / Σⱼ wᵢⱼ xⱼ²`; going half way there, or less
+/// where that would raise the objective, keeps the scale from swinging to and fro.
 pub fn spectral(links: &Links, options: &Options, control: &Control) -> Result<Fit> {
     descend(links, options, control, |here| {
         let sums = here.pulls.iter().zip(&here.bends).zip(&links.degrees);
@@ -263,8 +265,8 @@ fn divide(a: f64, b: f64) -> f64 {
 
 /// The ratio of the leading eigenvectors of the agreement values, `w C`, and of the weights, `w`.
 ///
-/// Pairs that share no task count as 0 in both, as they do in the paper, and diagonals are filled in by the rank-one fits. Each
-/// connected component has eigenvectors of its own.
+/// Pairs that share no task count as 0 in both, as they do in the paper, and diagonals are filled in by the rank-one
+/// fits. Each connected component has eigenvectors of its own.
 pub fn ratio(links: &Links, components: &[u32], options: &Options, control: &Control) -> Result<Fit> {
     if components.len() != links.len() {
         return Err(Error::invalid(format!("{} component numbers for {} workers", components.len(), links.len())));
@@ -289,7 +291,8 @@ struct Leading {
 
 /// The leading eigenvector of each component by power iteration.
 ///
-/// The matrix is shifted by half its largest row sum, which makes the algebraically largest eigenvalue the dominant one.
+/// The matrix is shifted by half its largest row sum, which makes the algebraically largest eigenvalue the dominant
+/// one.
 fn leading(
     links: &Links,
     components: &[u32],
@@ -340,17 +343,17 @@ fn unit(x: &mut [f64], components: &[u32], n_components: usize) -> Result<()> {
     Ok(())
 }
 
-/// Skills from means of `C / x` over each worker's neighbours, less those furthest from the worker's own value.
+/// Skills from means of `C / x` over each worker's neighbors, less those furthest from the worker's own value.
 ///
-/// Signs are settled first, by a leading eigenvector of `w C` with its rows normalised, and taken out of `C`. Then, of the
-/// ratios of worker `i`, the `trim[i]` largest of those above the worker's present value and the `trim[i]` smallest of those
-/// below it are set aside; the worker moves half way to the mean of the rest, or stays where none is left. So `trim[i]`
-/// neighbours can say what they like without taking the value outside the range of what the others say. Ratios count by
-/// `w x²`, the inverse of their variance, and skills are kept to 1. Steps are halved when [`PATIENCE`] of them have led no
-/// further, because values can circle around the point where a neighbour is let in again.
+/// Signs are settled first, by a leading eigenvector of `w C` with its rows normalized, and taken out of `C`. Then, of
+/// the ratios of worker `i`, the `trim[i]` largest of those above the worker's present value and the `trim[i]` smallest
+/// of those below it are set aside; the worker moves half way to the mean of the rest, or stays where none is left. So
+/// `trim[i]` neighbors can say what they like without taking the value outside the range of what the others say. Ratios
+/// count by `w x²`, the inverse of their variance, and skills are kept to 1. Steps are halved when [`PATIENCE`] of them
+/// have led no further, because values can circle around the point where a neighbor is let in again.
 ///
-/// With `plain` set, ratios are those of `|C|`, all count alike, skills are not bounded and signs are settled last, with the
-/// sizes found: the method as it was published.
+/// With `plain` set, ratios are those of `|C|`, all count alike, skills are not bounded and signs are settled last,
+/// with the sizes found: the method as it was published.
 pub fn msr(links: &Links, trim: &[u32], plain: bool, options: &Options, control: &Control) -> Result<Fit> {
     if trim.len() != links.len() {
         return Err(Error::invalid(format!("{} numbers to trim for {} workers", trim.len(), links.len())));
@@ -460,10 +463,11 @@ fn signs(links: &Links, x: &[f64], control: &Control) -> Result<Vec<f64>> {
     collected(sides.iter().map(|&side| if side < 0.0 { -1.0 } else { 1.0 }))
 }
 
-/// The graph of the pairs: each worker's component (numbered by lowest member), and whether it has a cycle of odd length.
+/// The graph of the pairs: each worker's component (numbered by lowest member), and whether it has a cycle of odd
+/// length.
 ///
-/// Without one the workers fall into two sides of which nobody is paired with their own, and only products of a skill from
-/// either are determined.
+/// Without one the workers fall into two sides of which no worker is paired with their own, and only products of a
+/// skill from either are determined.
 pub fn graph(n_workers: usize, pairs: &[u32], control: &Control) -> Result<(Vec<u32>, Vec<bool>)> {
     let graph = Adjacency::new(n_workers, pairs)?;
     let mut component = filled(u32::MAX, n_workers)?;

@@ -7,11 +7,11 @@ use crate::Result;
 use crate::base::control::Control;
 use crate::base::memory::zeros;
 
-/// Replaces a row of finite numbers by the nearest point of the simplex, in Euclidean distance; for numbers that are not
-/// finite it ends soon, with a row that is not a point of the simplex.
+/// Replaces a row of finite numbers by the nearest point of the simplex, in Euclidean distance; for numbers that are
+/// not finite it ends soon, with a row that is not a point of the simplex.
 ///
-/// Michelot's method: repeatedly shift the positive entries to sum to one and drop those that fall below zero. O(k) time
-/// for most rows, O(k²) at worst.
+/// Michelot's method: repeatedly shift the positive entries to sum to one and drop those that fall below zero. O(k)
+/// time for most rows, O(k²) at worst.
 #[inline]
 pub(crate) fn project(row: &mut [f64]) {
     // Entries one or more below the largest end at zero; that also keeps sums of huge numbers exact.
@@ -24,7 +24,7 @@ pub(crate) fn project(row: &mut [f64]) {
         shift = next;
         let (mut sum, mut count) = (0.0, 0.0);
         for &x in row.iter() {
-            // Adding zeros instead of branching: which entries stay is hard to foretell.
+            // Adding zeros instead of branching: which entries stay is hard to predict.
             let stays = x > shift;
             sum += if stays { x } else { 0.0 };
             count += if stays { 1.0 } else { 0.0 };
@@ -39,14 +39,14 @@ const DEPENDENT: f64 = 1e-10;
 
 /// The ridge under affinely dependent columns, as a share of the largest.
 ///
-/// Its square bounds what it costs in the objective (1e-12); rounding over its square bounds the error along directions in
-/// which only the ridge decides (1e-4).
+/// Its square bounds what it costs in the objective (1e-12); rounding over its square bounds the error along directions
+/// in which only the ridge decides (1e-4).
 const RIDGE: f64 = 1e-6;
 
 /// Gradients within this share of the largest possible count as equal.
 const FLAT: f64 = 1e-13;
 
-/// Targets farther off than so many times the design's largest entry are drawn in, lest rounding hide the simplex.
+/// Targets farther off than this many times the design's largest entry are drawn in, so that rounding hide the simplex.
 ///
 /// From there only the target's direction counts, but for corners that differ by less than 1e-8 along it.
 const FAR: f64 = 1e8;
@@ -54,12 +54,13 @@ const FAR: f64 = 1e8;
 /// Targets per job.
 const TARGETS: usize = 16;
 
-/// For each target, a row of `dim` numbers, the point `x` of the simplex that minimises ‖design · x − target‖².
+/// For each target, a row of `dim` numbers, the point `x` of the simplex that minimizes ‖design · x − target‖².
 ///
-/// The design is (`dim` × `k`). The active-set method on an orthogonal factorisation of the design, updated by rotations:
-/// no normal equations are formed, so the answer is as accurate as the data allow. Where the columns of the design are
-/// affinely dependent the minimiser is not unique; a ridge of 1e-6 of the largest column then picks, to about 1e-4, the one
-/// of least norm. Time O(targets · k · (dim + k · changes of the active set)), memory O(dim · k + targets · k).
+/// The design is (`dim` × `k`). The active-set method on an orthogonal factorization of the design, updated by
+/// rotations: no normal equations are formed, so the answer is as accurate as the data allow. Where the columns of the
+/// design are affinely dependent the minimizer is not unique; a ridge of 1e-6 of the largest column then picks, to
+/// about 1e-4, the one of least norm. Time O(targets · k · (dim + k · changes of the active set)), memory O(dim · k +
+/// targets · k).
 pub fn simplex_lstsq(design: &[f64], k: usize, targets: &[f64], dim: usize, control: &Control) -> Result<Vec<f64>> {
     sized("design", design.len(), dim * k)?;
     let n = targets.len().checked_div(dim).unwrap_or(0);
@@ -86,10 +87,10 @@ pub fn simplex_lstsq(design: &[f64], k: usize, targets: &[f64], dim: usize, cont
     Ok(out)
 }
 
-/// An orthogonal factorisation of the design with one row added, equal in all columns.
+/// An orthogonal factorization of the design with one row added, equal in all columns.
 ///
 /// The row changes nothing where the entries of `x` sum to one, but makes the columns independent wherever they are
-/// affinely so: just when the minimiser is unique.
+/// affinely so: just when the minimizer is unique.
 struct Design {
     scale: f64,
     /// The length of the longest column, and the entry of the row that was added.
@@ -157,7 +158,7 @@ struct Solver {
     /// Entries that are not held at zero, in the order of the triangle's columns.
     free: Vec<usize>,
     x: Vec<f64>,
-    /// The minimiser over the free entries without regard to sign, and the solution of a transposed triangle.
+    /// The minimizer over the free entries without regard to sign, and the solution of a transposed triangle.
     z: Vec<f64>,
     u: Vec<f64>,
     tolerance: f64,
@@ -177,7 +178,7 @@ impl Solver {
         }
     }
 
-    /// Starts at the centre of the simplex with all entries free.
+    /// Starts at the center of the simplex with all entries free.
     fn load(&mut self, design: &Design, target: &[f64]) {
         let k = self.k;
         let largest = target.iter().fold(0.0, |a: f64, x| a.max((x / design.scale).abs()));
@@ -218,7 +219,7 @@ impl Solver {
         self.w[row * (self.k + 1) + column]
     }
 
-    /// Writes the minimiser over the free entries, summing to one, to `z`; returns the gradient common to them.
+    /// Writes the minimizer over the free entries, summing to one, to `z`; returns the gradient common to them.
     fn minimise(&mut self) -> f64 {
         let (k, n) = (self.k, self.free.len());
         for i in 0..n {
@@ -237,7 +238,7 @@ impl Solver {
         slope
     }
 
-    /// Moves `x` to `z`, or as far towards it as the simplex allows; says whether it arrived.
+    /// Moves `x` to `z`, or as far towards it as the simplex allows; returns whether it arrived.
     fn advance(&mut self) -> bool {
         let mut share = 1.0;
         for (&j, &z) in self.free.iter().zip(&self.z) {

@@ -1,4 +1,4 @@
-//! The factorisations against sums written out in full.
+//! The factorizations against sums written out in full.
 
 use super::cpd::{self, Order, cpd_fit};
 use super::nmf::{self, nmf_fit};
@@ -61,7 +61,7 @@ fn near(got: &[f64], wanted: &[f64], tolerance: f64) {
 
 // ------------------------------------------------------------------------------------------------- divergence
 
-/// Minus the weighted divergences of the pairs from what a point says.
+/// Minus the weighted divergences of the pairs from those of a point.
 fn divergence(joint: &[f64], prior: &[f64], confusion: &[f64]) -> f64 {
     let model = moments(prior, confusion, &PAIRS, 2);
     let pairs = joint.chunks_exact(9).zip(model.chunks_exact(9)).zip(PAIR_WEIGHTS);

@@ -1,4 +1,4 @@
-//! Who is in the crowd: factors of what pairs of workers say, and answers beside those of all others.
+//! Who is in the crowd: factors of what pairs of workers say, and answers next to those of all others.
 
 pub mod capacity;
 pub mod copies;
@@ -76,8 +76,8 @@ pub fn low_rank_residuals<'py>(
 
 #[pymethods]
 impl Table {
-    /// Each worker's labels by the classes that all others tell (workers × classes × labels), and sums of squares of the
-    /// latter (workers × classes).
+    /// Each worker's labels by the classes that all others indicate (workers × classes × labels), and sums of squares
+    /// of the latter (workers × classes).
     #[allow(clippy::needless_pass_by_value)]
     fn leave_one_out_sums<'py>(
         &self,
@@ -94,7 +94,8 @@ impl Table {
 
     /// What each worker is charged with for answers that others contradict, and how many such answers they gave.
     ///
-    /// A unit an answer, shared by all who gave it, or borne by one of them such that loads are as even as they can be (hard).
+    /// A unit an answer, shared by all who gave it, or borne by one of them such that loads are as even as they can be
+    /// (hard).
     #[pyo3(signature = (*, hard, progress=None))]
     #[allow(clippy::needless_pass_by_value)]
     fn answer_penalties<'py>(

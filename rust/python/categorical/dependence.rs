@@ -9,7 +9,8 @@ use crate::python::{slice, work};
 
 #[pymethods]
 impl Table {
-    /// The correlation of errors on one task, and its standard error, from a fit that takes workers to err independently.
+    /// The correlation of errors on one task, and its standard error, from a fit that takes workers to err
+    /// independently.
     ///
     /// The table is all of the log, or has been `sampled` from it: the tasks of `correlation_sample`.
     #[pyo3(signature = (posterior, counts, prior, *, sampled=false))]
@@ -28,7 +29,7 @@ impl Table {
     }
 }
 
-/// Which tasks of a part are looked at, whose first is number `first` of a log of so many annotations.
+/// Which tasks of a part are looked at, whose first is number `first` of a log of this many annotations.
 #[pyfunction]
 pub fn correlation_sample(
     py: Python<'_>,

@@ -39,7 +39,7 @@ impl Table {
         Ok(found.course(fit.history, fit.n_iter, fit.converged)?.dict())
     }
 
-    /// Class posteriors (tasks × classes) of tasks labelled by workers of known ability.
+    /// Class posteriors (tasks × classes) of tasks labeled by workers of known ability.
     #[allow(clippy::needless_pass_by_value)]
     fn glad_posterior<'py>(
         &self,

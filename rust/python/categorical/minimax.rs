@@ -34,7 +34,7 @@ impl Table {
         Ok(found.course(fit.history, fit.n_iter, fit.converged)?.dict())
     }
 
-    /// Class posteriors (tasks × classes) of tasks labelled by workers of known multipliers.
+    /// Class posteriors (tasks × classes) of tasks labeled by workers of known multipliers.
     #[pyo3(signature = (sigma, *, ordinal, task_penalty))]
     #[allow(clippy::needless_pass_by_value)]
     fn minimax_posterior<'py>(

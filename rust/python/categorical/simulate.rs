@@ -13,8 +13,8 @@ type Log<'py> =
 
 /// Draws the truth of each task, who labels it, and what they say.
 ///
-/// Exactly one of `per_task` (fewest and most labels), `density` (one probability a worker) and `pairs` (tasks, workers)
-/// says who labels what. `groups` has 2^32 - 1 for workers who belong to none.
+/// Exactly one of `per_task` (fewest and most labels), `density` (one probability per worker) and `pairs` (tasks,
+/// workers) states which worker labels which task. `groups` has 2^32 - 1 for workers who belong to none.
 #[pyfunction]
 #[pyo3(signature = (n_tasks, n_workers, n_classes, *, prior, confusion, truth=None, per_task=None, density=None,
                     pairs=None, activity=None, groups=None, copying=1.0, seed=0))]

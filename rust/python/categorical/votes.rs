@@ -10,12 +10,13 @@ use crate::python::{array, slice, work};
 /// Rows of tasks, and numbers by class.
 type Shares<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>);
 
-/// Two numbers a worker.
+/// Two numbers per worker.
 type Pair<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>);
 
 #[pymethods]
 impl Table {
-    /// Vote shares (tasks × classes), each vote counting its worker's weight if weights are given, and their sums by class.
+    /// Vote shares (tasks × classes), each vote counting its worker's weight if weights are given, and their sums by
+    /// class.
     #[pyo3(signature = (worker_weights=None))]
     #[allow(clippy::needless_pass_by_value)]
     fn vote_shares<'py>(

@@ -1,4 +1,4 @@
-//! Factorisations.
+//! Factorizations.
 
 use numpy::{PyArray1, PyArray2, PyReadonlyArrayDyn};
 use pyo3::exceptions::PyValueError;
@@ -22,7 +22,8 @@ pub fn spa<'py>(py: Python<'py>, points: PyReadonlyArrayDyn<'py, f64>, n_pick: u
     Ok((PyArray1::from_vec(py, picks), PyArray1::from_vec(py, residuals)))
 }
 
-/// For each row of targets (n × dimensions) the point of the simplex that design (dimensions × classes) maps nearest to it.
+/// For each row of targets (n × dimensions) the point of the simplex that design (dimensions × classes) maps nearest to
+/// it.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)]
 pub fn simplex_lstsq<'py>(
@@ -85,7 +86,8 @@ pub fn nmf_fit<'py>(
     dictionary(py, fit)
 }
 
-/// Fits prior and confusion matrices to frequencies of the labels of triples, pairs and single workers, in least squares.
+/// Fits prior and confusion matrices to frequencies of the labels of triples, pairs and single workers, in least
+/// squares.
 #[pyfunction]
 #[pyo3(signature = (n_workers, prior, confusion, *, triples, triple_values, triple_weights, pairs, pair_values,
                     pair_weights, first_values, first_weights, max_iter, tol, progress=None))]

@@ -28,7 +28,7 @@ impl Table {
         array(py, [self.0.n_workers(), self.0.n_labels()], first)
     }
 
-    /// Pairs of workers (first < second), the weight of what both labelled, and the weight of each pair of labels.
+    /// Pairs of workers (first < second), the weight of what both labeled, and the weight of each pair of labels.
     ///
     /// Without `joint` the blocks are left out: their array has no entries.
     #[pyo3(signature = (*, min_overlap, max_partners, joint=true))]
@@ -50,8 +50,8 @@ impl Table {
         ))
     }
 
-    /// Triples of workers (ascending) of which all pairs are in `pairs`, their overlaps, and the weight of each triple of
-    /// labels.
+    /// Triples of workers (ascending) of which all pairs are in `pairs`, their overlaps, and the weight of each triple
+    /// of labels.
     ///
     /// Without `joint` the blocks are left out: their array has no entries.
     #[pyo3(signature = (pairs, *, min_overlap, max_triples, joint=true))]
@@ -76,7 +76,8 @@ impl Table {
         ))
     }
 
-    /// Second (3 × classes × classes) and third moments of three groups of workers, and the number of tasks behind them.
+    /// Second (3 × classes × classes) and third moments of three groups of workers, and the number of tasks behind
+    /// them.
     #[allow(clippy::needless_pass_by_value)]
     fn moments_groups<'py>(
         &self,
@@ -92,7 +93,8 @@ impl Table {
         Ok(result)
     }
 
-    /// For each worker the mean of its label times the average label of the group after its own, and the weight behind it.
+    /// For each worker the mean of its label times the average label of the group after its own, and the weight behind
+    /// it.
     #[allow(clippy::needless_pass_by_value)]
     fn moments_cross<'py>(&self, py: Python<'py>, groups: PyReadonlyArrayDyn<'py, u8>) -> PyResult<Cross<'py>> {
         let groups = slice("groups", &groups)?;

@@ -20,9 +20,9 @@ enum Method {
 
 /// Fits a vector whose products are the values of the pairs, by one of four methods.
 ///
-/// "spectral" is least squares; "gradient" the same with every number in [-1, 1]; "ratio" takes the leading eigenvectors of
-/// weighted values and of weights, for each of the `components` of the graph; "msr" trimmed means of ratios, where `trim`
-/// neighbours of each worker are set aside on either side, or of `plain` ones.
+/// "spectral" is least squares; "gradient" the same with every number in [-1, 1]; "ratio" takes the leading
+/// eigenvectors of weighted values and of weights, for each of the `components` of the graph; "msr" trimmed means of
+/// ratios, where `trim` neighbors of each worker are set aside on either side, or of `plain` ones.
 #[pyfunction]
 #[pyo3(signature = (n_workers, pairs, values, weights, *, method, max_iter, tol, components=None, trim=None, plain=false,
                     progress=None))]

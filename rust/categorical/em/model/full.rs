@@ -6,7 +6,8 @@ use super::{Grouped, Model, Shape, WorkerModel};
 use crate::base::num::FLOOR;
 
 /// Parameters, factors and counts are all labels × classes, stored label-first (`[label][class]`): the numbers that one
-/// annotation touches, one for each class, lie side by side. Labels may be more than classes: abstentions can be said.
+/// annotation touches, one for each class, lie side by side. Labels may be more than classes: abstentions can be
+/// observed.
 #[derive(Debug, Clone, Copy)]
 pub struct Full;
 
@@ -25,7 +26,7 @@ impl WorkerModel for Full {
         factors.copy_from_slice(params);
     }
 
-    /// The label has said all it can say once its row is found.
+    /// The label has answered all it can say once its row is found.
     #[inline(always)]
     fn locate(cell: usize, k: usize) -> (Range<usize>, usize) {
         (cell * k..cell * k + k, 0)
@@ -59,7 +60,7 @@ impl WorkerModel for Full {
             let cells = || shape.row(class);
             let total: f64 = cells().map(|i| counts[i] + pseudo[i]).sum();
             for i in cells() {
-                // A class this worker never met says nothing about the row: take the one that favours no label.
+                // A class this worker never met has no information about the row: take the one that favors no label.
                 let part = if total > FLOOR { (counts[i] + pseudo[i]) / total } else { 1.0 / shape.labels as f64 };
                 params[i] = part.max(FLOOR);
             }

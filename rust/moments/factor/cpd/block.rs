@@ -1,4 +1,4 @@
-//! A quadratic programme over rows on the simplex: one block of the decomposition, with the others held.
+//! A quadratic program over rows on the simplex: one block of the decomposition, with the others held.
 
 use crate::Result;
 use crate::base::memory::{copied, zeros};

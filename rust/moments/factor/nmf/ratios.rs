@@ -24,7 +24,8 @@ macro_rules! with_classes {
     }};
 }
 
-/// Some of the pairs in which a worker is the first: a unit that is compiled for the widest registers the processor has.
+/// Some of the pairs in which a worker is the first: a unit that is compiled for the widest registers the processor
+/// has.
 pub(super) struct First<'a> {
     pub problem: &'a Problem<'a>,
     pub confusion: &'a [f64],
@@ -111,7 +112,7 @@ pub(super) struct Scratch {
     other: Vec<Lanes>,
     /// Observed frequencies, (first's label × second's label).
     seen: Vec<Lanes>,
-    /// Observed over modelled frequencies, (second's label × first's label), times the weight.
+    /// Observed over modeled frequencies, (second's label × first's label), times the weight.
     ratio: Vec<Lanes>,
     /// By how much the expected count of each class and label differs from `own`, as a factor.
     pub factor: Vec<Lanes>,

@@ -116,7 +116,7 @@ proptest! {
 
 #[test]
 fn no_order_of_workers_decides_what_is_balanced() {
-    // Two sides that mirror each other: which is the skilled one, nothing tells.
+    // Two sides that mirror each other: which is the skilled one is not determined.
     let (pairs, values) = ([0, 1, 0, 2, 0, 3, 1, 2, 1, 3, 2, 3], [-1.0, 1.0, -1.0, -1.0, 1.0, 0.1]);
     let weights = [1.0, 1.0, 1.0, 1.0, 1.0, 2.0];
     let options = Options { max_iter: 2000, tol: 0.0 };

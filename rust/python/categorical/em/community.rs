@@ -12,7 +12,7 @@ use crate::python::{Found, shape, slice, work};
 impl Table {
     /// Fits Dawid–Skene with workers who belong to communities, from given prototypes (communities × true × observed).
     ///
-    /// `strength` of the prototypes is learnt where it is not given.
+    /// `strength` of the prototypes is learned where it is not given.
     #[pyo3(signature = (prototypes, *, pseudo, share_pseudo, class_pseudo, protected, max_iter, tol, strength=None,
                     gold=None, progress=None))]
     #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]

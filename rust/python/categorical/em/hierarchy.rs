@@ -1,4 +1,4 @@
-//! Dawid–Skene with priors learnt from the crowd.
+//! Dawid–Skene with priors learned from the crowd.
 
 use numpy::{PyArray1, PyArray2, PyReadonlyArrayDyn};
 use pyo3::exceptions::PyValueError;
@@ -10,12 +10,12 @@ use crate::categorical::em::{self, Common, Hierarchy, HierarchyFit, Learnt, Ordi
 use crate::python::categorical::em::passes::{Called, Holder};
 use crate::python::{Found, array, choose, pass, shape, slice, work};
 
-/// Fits Dawid–Skene with priors of the workers that are learnt from the crowd, one fit for each of `priors`: "crowd",
-/// "spammer" or "ordered", and a strength of the latter two, learnt where it is None. They share their start. `votes` as for
-/// [`super::em::em_fit`].
+/// Fits Dawid–Skene with priors of the workers that are learned from the crowd, one fit for each of `priors`: "crowd",
+/// "spammer" or "ordered", and a prior strength of the latter two, learned where it is None. They share their start.
+/// `votes` as for [`super::em::em_fit`].
 ///
-/// What was learnt of the crowd is `alpha`; or `competence`, `guesses` and `strength`; or `thresholds`, which end with the
-/// slope, their `mean` and `covariance` in the crowd, and `strength`.
+/// What was learned of the crowd is `alpha`; or `competence`, `guesses` and `strength`; or `thresholds`, which end with
+/// the slope, their `mean` and `covariance` in the crowd, and `strength`.
 #[pyfunction]
 #[pyo3(signature = (votes, priors, *, class_pseudo, protected, max_iter, tol, gold=None, progress=None))]
 #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
@@ -61,8 +61,8 @@ pub fn hierarchy_fit<'py>(
     }
 }
 
-/// Dirichlet parameters of workers' rows, labels by classes, learnt from their expected counts, workers by labels by
-/// classes, in so many steps of Minka's fixed point from `start` or, without, from an imaginary worker.
+/// Dirichlet parameters of workers' rows, labels by classes, learned from their expected counts, workers by labels by
+/// classes, in this many steps of Minka's fixed point from `start` or, without, from a pseudo-worker.
 #[pyfunction]
 #[pyo3(signature = (counts, *, rounds, start=None))]
 #[allow(clippy::needless_pass_by_value)]
@@ -92,7 +92,7 @@ pub fn crowd_prior<'py>(
     array(py, [k, k], alpha)
 }
 
-/// Adds what was learnt of the crowd to a fit.
+/// Adds what was learned of the crowd to a fit.
 fn with_learnt(found: Found<'_>, sizes: Sizes, learnt: Learnt) -> PyResult<Bound<'_, PyDict>> {
     let (m, k) = (sizes.n_workers, sizes.shape.classes);
     let found = match learnt {
@@ -109,8 +109,8 @@ fn with_learnt(found: Found<'_>, sizes: Sizes, learnt: Learnt) -> PyResult<Bound
     Ok(found.dict())
 }
 
-/// One step of Minka's fixed point from `alpha` towards the Dirichlet parameters that rows of counts were drawn with, with one
-/// imaginary row more.
+/// One step of Minka's fixed point from `alpha` towards the Dirichlet parameters that rows of counts were drawn with,
+/// with one pseudo-row more.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)]
 pub fn dirichlet_step<'py>(

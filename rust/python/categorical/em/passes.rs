@@ -75,7 +75,7 @@ impl<'a> Crowd<'a> {
         Self::new(part, model, len)
     }
 
-    /// The factors of the part's workers, if they are not those of everybody in the order given.
+    /// The factors of the part's workers, if they are not those of all workers in the order given.
     fn rows_of(&self, factors: &[f64]) -> Result<Option<Vec<f64>>> {
         let Some(who) = self.who else { return Ok(None) };
         if factors.len() != self.len {
@@ -215,8 +215,8 @@ macro_rules! part_methods {
 part_methods!(Table);
 part_methods!(Shard);
 
-/// What passes read of parameters: factors of the workers, from matrices (workers × true × observed), and of the classes,
-/// from a prior (classes) or one for each task.
+/// What passes read of parameters: factors of the workers, from matrices (workers × true × observed), and of the
+/// classes, from a prior (classes) or one for each task.
 ///
 /// Parameters are probabilities (counts will do), or `concentrations`, those of Dirichlet posteriors.
 #[pyfunction]
@@ -256,7 +256,7 @@ fn checked_sizes(n_workers: usize, classes: usize, labels: usize) -> PyResult<Si
     Ok(Sizes { n_workers, shape: Shape { classes, labels } })
 }
 
-/// Whoever holds the annotations of a loop.
+/// Holder of the annotations of a loop.
 pub enum Holder<'a, 'py> {
     /// A table in memory.
     Table(&'a Table),
