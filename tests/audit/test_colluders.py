@@ -229,7 +229,7 @@ def test_a_collusion_survives_pickling():
 @pytest.mark.parametrize(
     ("votes", "remark"),
     [
-        (mh.Annotations.from_dense([[0, 0, 0], [0, 0, 0]]), "one class only"),
+        (mh.Annotations.from_dense([[0, 0, 0], [0, 0, 0]]), "only one class"),
         (mh.Annotations.from_dense([[0, 1], [1, 1], [0, 0]]), "Two workers"),
         (mh.Annotations.from_dense([[0, -1, -1], [-1, 1, -1], [-1, -1, 0]]), "No task has labels of two workers"),
     ],

@@ -357,7 +357,7 @@ def test_odd_logs_are_told_about(name):
     dependence = mh.audit.dependence(votes)
     assert np.isfinite([dependence.correlation, dependence.error, dependence.probability]).all()
     if name in ("no overlap", "two workers", "one worker"):
-        assert "cannot be told" in " ".join(copies.remarks)
+        assert "cannot be detected" in " ".join(copies.remarks)
         assert dependence.cannot_tell
     for found in (copies, groups, drift, dependence):
         assert isinstance(repr(found), str)

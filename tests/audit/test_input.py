@@ -80,7 +80,7 @@ def test_which_of_two_workers_changed_is_not_told():
     votes = mh.Annotations.from_dense(said)
     found = mh.audit.drift(votes, np.arange(400))
     assert len(found) == 0
-    assert "which of them changed cannot be told" in " ".join(found.remarks)
+    assert "which one changed cannot be identified" in " ".join(found.remarks)
 
 
 @pytest.mark.parametrize("trusted", ["zoe", ["ann", "zoe"], []])

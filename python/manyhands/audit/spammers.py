@@ -145,7 +145,7 @@ def spammers(
 def why_undecidable(votes: Annotations) -> str:
     """Return why workers of a log cannot be compared; empty where they can."""
     if votes.n_classes < 2:
-        return "Spammers cannot be identified: the log has only one class."
+        return "The log has only one class: answers cannot depend on the class."
     if (votes.labels_per_worker > 0).sum() < 3:
         return "Two workers can only be compared with each other: which of them is wrong cannot be identified."
     if not votes.table.agreeing_pairs()[1]:

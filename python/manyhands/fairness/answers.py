@@ -16,7 +16,7 @@ from manyhands.categorical._passes import posterior_under
 from manyhands.categorical.consensus import Consensus
 from manyhands.categorical.table import Annotations
 from manyhands.fairness.attribute import Attribute, Ints, read_votes
-from manyhands.fairness.conditioned import beliefs, conditioned, split
+from manyhands.fairness.conditioned import beliefs, condition_on, split
 from manyhands.fairness.gaps import positives
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def _fit_within(
     m, g, k = log.n_workers, len(groups.groups), log.n_classes
     table = split(log, groups).table
     for _ in range(_PASSES):
-        groupwise = conditioned(log, rows, groups, None)
+        groupwise = condition_on(log, rows, groups, None)
         whole = np.concatenate([groupwise.matrices.reshape(m * g, k, k), groupwise.overall.mean(axis=0, keepdims=True)])
         new = posterior_under(table, groupwise.prior, np.ascontiguousarray(whole))
         if gap is not None:
