@@ -352,7 +352,7 @@ class TestUndefined:
         votes = mh.Annotations.from_dense(np.zeros((3, 2), int))
         for found in all_of(votes).values():
             assert np.isnan(found.value)
-            assert "all labels are equal" in found.reason
+            assert "are equal" in found.reason
         # Where there is a choice, agreement on one class is agreement to Gwet alone.
         with_choice = mh.Annotations.from_dense(np.zeros((3, 2), int), classes=[0, 1])
         assert gwet_ac1(with_choice).value == 1.0
@@ -382,7 +382,7 @@ class TestErrors:
             (lambda v: cohen_kappa(v, (1, 1)), "workers"),
             (lambda v: cohen_kappa(v, min_overlap=0), "min_overlap.*1"),
             (lambda v: krippendorff_alpha(v, resamples=-1), "resamples.*0"),
-            (lambda v: krippendorff_alpha(v, resamples=1), "resamples.*0,.*2"),
+            (lambda v: krippendorff_alpha(v, resamples=1), "resamples.*0.*2"),
             (lambda v: cohen_kappa(v, (0, 1), min_overlap=0), "min_overlap.*1"),
             (lambda v: krippendorff_alpha(v, resamples=5, confidence=95), "0.*1,.*0.95"),
             (lambda v: agreement_ratio([0, 1], v), "2 labels for 300 tasks"),
@@ -452,7 +452,7 @@ class TestCommandLine:
         assert main(["agreement", "log.csv", "--columns", "confidence=sure", "--resamples", "20"]) in (0, None)
         found = capsys.readouterr()
         assert f"{krippendorff_alpha(votes).value:.3f}" in found.out
-        assert found.err.count("weights and confidences are left aside") == 1
+        assert found.err.count("ignores weights and confidences") == 1
 
     def test_intervals_lie_around_their_values(self, capsys):
         """The commands of the README, on a smaller log of the same make: two workers share ten tasks."""

@@ -17,7 +17,7 @@ def test_better_workers_are_worth_more_and_shares_add_up():
     assert found.bits == pytest.approx(found.bits_per_task * 2000)
     assert found.capacity >= found.measures.information.sum()
     assert not found.remarks
-    assert "bits a task" in repr(found)
+    assert "bits per task" in repr(found)
 
 
 def metrics_of(crowd):
