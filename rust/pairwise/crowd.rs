@@ -52,7 +52,7 @@ const LEAST: f64 = 1e-9;
 pub fn crowd_bt_fit(table: &Comparisons, options: &CrowdOptions, control: &Control) -> Result<CrowdFit> {
     let [hits, misses] = options.reports;
     if ![options.link, hits, misses].iter().all(|x| x.is_finite() && *x > 0.0) {
-        return Err(Error::invalid("the link and the pseudo-reports must be finite and above 0"));
+        return Err(Error::invalid("the link and the imaginary reports must be finite and above 0"));
     }
     let mut graph = Graph::new(table, Ties::Half, Fold::Workers, control)?;
     if graph.ends.is_empty() {

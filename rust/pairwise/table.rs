@@ -64,7 +64,7 @@ impl Rows<'_> {
         }
         if let Some(row) = self.outcomes.iter().position(|&outcome| outcome > TIE) {
             let said = self.outcomes[row];
-            return Err(Error::invalid(format!("outcome {said} at row {row} is not 0 (left), 1 (right) or 2 (tie)")));
+            return Err(Error::invalid(format!("outcome {said} at row {row} is none of 0 (left), 1 (right), 2 (tie)")));
         }
         if let Some(row) = self.left.iter().zip(self.right).position(|(left, right)| left == right) {
             return Err(Error::invalid(format!("item {} is compared with itself at row {row}", self.left[row])));

@@ -68,7 +68,7 @@ impl Design<'_> {
         if sound && counted() {
             Ok(())
         } else {
-            Err(Error::invalid("annotations and tags of sequences have inconsistent sizes"))
+            Err(Error::invalid("readings and tags of sequences do not fit together"))
         }
     }
 

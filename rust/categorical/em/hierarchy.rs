@@ -313,7 +313,7 @@ pub fn dirichlet_step(alpha: &[f64], counts: &[f64], imaginary: &[f64], control:
         return Err(Error::invalid("counts must be rows of as many numbers as there are parameters, none below 0"));
     }
     if !positive(alpha) || !positive(imaginary) {
-        return Err(Error::invalid("parameters and pseudo-counts must be positive"));
+        return Err(Error::invalid("parameters and imaginary counts must be positive"));
     }
     let mut improved = copied(alpha)?;
     fixed_point(&mut improved, 1, counts, imaginary, control)?;

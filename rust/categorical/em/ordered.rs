@@ -215,7 +215,7 @@ fn diagonal(value: f64, k: usize) -> Result<Vec<f64>> {
 fn inverted(matrix: &[f64], k: usize) -> Result<Vec<f64>> {
     let (mut factor, mut inverse) = (copied(matrix)?, diagonal(1.0, k)?);
     if !cholesky(&mut factor, 0.0, k) {
-        return Err(Error::invalid("thresholds of the workers differ beyond numerical precision; check the weights"));
+        return Err(Error::invalid("thresholds of the workers differ beyond what numbers can tell; check the weights"));
     }
     cholesky_solve(&factor, &mut inverse, k, k);
     Ok(inverse)
