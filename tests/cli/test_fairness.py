@@ -39,7 +39,7 @@ def test_answers_that_keep_a_gap(grouped, capsys):
     [("--attribute groups.csv:side --gap 0.1", "say which matter"),
      ("--attribute groups.csv --positive c1", "name one"),
      ("--attribute none.csv", "none.csv"), ("--attribute groups.csv:side --positive z", "no class"),
-     ("--attribute groups.csv:other --positive c1", "one value"),
+     ("--attribute groups.csv:other --positive c1", "only the value"),
      ("--attribute groups.csv:side --answers l.csv", "--gap"),
      ("--attribute workers.csv --about worker --positive c1 --gap 0.1", "attribute of tasks")],
 )  # fmt: skip
