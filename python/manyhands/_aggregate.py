@@ -14,10 +14,16 @@ if TYPE_CHECKING:
 
 
 @overload
-def aggregate(answers: Annotations, *, gold: Any = ..., progress: Progress = ...) -> Consensus: ...
+def aggregate(
+    answers: Annotations, *, gold: Any = ..., panel: bool | None = ..., progress: Progress = ...
+) -> Consensus: ...
 @overload
-def aggregate(answers: Any, *, kind: str | None = ..., gold: Any = ..., progress: Progress = ...) -> Any: ...
-def aggregate(answers: Any, *, kind: str | None = None, gold: Any = None, progress: Progress = False) -> Any:
+def aggregate(
+    answers: Any, *, kind: str | None = ..., gold: Any = ..., panel: bool | None = ..., progress: Progress = ...
+) -> Any: ...
+def aggregate(
+    answers: Any, *, kind: str | None = None, gold: Any = None, panel: bool | None = None, progress: Progress = False
+) -> Any:
     """Find the answer to each task, with the library's best judgement and nothing to choose.
 
     Parameters
@@ -27,7 +33,13 @@ def aggregate(answers: Any, *, kind: str | None = None, gold: Any = None, progre
     kind
         What a frame holds, where its columns do not tell: ``"categorical"``, ``"numeric"``, ….
     gold
-        Known answers of some tasks, if there are any, for kinds that learn from them.
+        Known answers of some tasks, for kinds that learn from them: a mapping from task to class, a frame with the
+        columns ``task`` and ``label``, or the path of a file. For classes, 20 to 300 known answers correct all others
+        and the workers' skills.
+    panel
+        True where errors of the annotators coincide, as those of LLM judges do: all their votes on a task then count as
+        one in confidences. False where they are independent. None to decide by the layout of the log; see
+        :class:`~manyhands.Consensus`.
     progress
         True for a progress bar, or a function called now and then.
 
@@ -47,13 +59,11 @@ def aggregate(answers: Any, *, kind: str | None = None, gold: Any = None, progre
     """
     table = as_kind(answers, kind)
     best: Any = default_for(table)
-    if gold is None:
-        return best().fit(table, progress=progress)
-    if "gold" not in best._parameter_names():
-        raise ValueError(
-            f"gold= does not apply to {table.kind} answers: {best.__name__} learns from the workers' answers alone"
-        )
-    return best(gold=gold).fit(table, progress=progress)
+    given = {name: value for name, value in (("gold", gold), ("panel", panel)) if value is not None}
+    for name in given:
+        if name not in best._parameter_names():
+            raise ValueError(f"{name}= does not apply to {table.kind} answers: {best.__name__} has no such parameter")
+    return best(**given).fit(table, progress=progress)
 
 
 def default_for(table: Records) -> type[Estimator[Any, Any, Any]]:

@@ -65,5 +65,9 @@ class IdentifiabilityWarning(UserWarning):
     """The table does not determine what a method looks for; the message says what was done instead."""
 
 
+class GoldWarning(UserWarning):
+    """Known answers contradict what unlabeled answers suggest, or cannot correct it; the message says where."""
+
+
 class OverlapWarning(IdentifiabilityWarning):
     """Workers overlap too little, or answer tasks again, so that no method can tell what the message says."""

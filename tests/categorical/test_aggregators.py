@@ -24,7 +24,10 @@ from oracles import em
 
 ALL = [variant for variants in VARIANTS.values() for variant in variants]
 #: Odd tables leave something undetermined, and methods say so.
-pytestmark = pytest.mark.filterwarnings("ignore::manyhands.errors.IdentifiabilityWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::manyhands.errors.IdentifiabilityWarning"),
+    pytest.mark.filterwarnings("ignore::manyhands.errors.GoldWarning"),
+]
 on_all = pytest.mark.parametrize("variant", ALL, ids=str)
 
 

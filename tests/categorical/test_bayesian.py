@@ -15,8 +15,7 @@ from twins import PARITY, fit_bayes, hierarchy_prior
 
 import manyhands as mh
 from manyhands import _core
-from manyhands.categorical._calibration import best_correlation, calibrated
-from manyhands.categorical.consensus import _Counter, mixture_weights
+from manyhands.categorical._calibration import calibrated
 from manyhands.testing.compare import assert_close, never_falls
 from manyhands.testing.crowds import STANDARD, crowd
 from oracles import bayes, em
@@ -388,7 +387,6 @@ def test_consensus_is_the_average_of_its_members() -> None:
     mixed = posteriors.mean(axis=0)
     effective = bayes.effective_votes(em.Rows.of(votes), bayes.information(fit.confusion_))
     assert_close(fit.posterior_, 0.99 * tempered(mixed, effective, fit.discount_) + 0.01 / 3, 1e-12, "posterior")
-    np.testing.assert_array_equal(fit.weights_, 1 / 3)
     apart = 0.5 * np.abs(posteriors - mixed).sum(axis=2).mean(axis=0)
     assert_close(fit.disagreement_, apart, 1e-12, "disagreement")
     assert ((fit.disagreement_ >= 0) & (fit.disagreement_ < 1)).all()
@@ -414,31 +412,6 @@ def test_calibration_changes_no_label_and_lowers_confidence() -> None:
     assert_close(told, bayes.calibrated(posterior, totals, 0.3), 1e-12, "calibrated")
 
 
-def test_gold_finds_the_correlation_it_was_made_with() -> None:
-    rng = np.random.default_rng(1)
-    n = 4000
-    totals = rng.integers(2, 30, n).astype(float)
-    honest = rng.dirichlet(np.ones(3), n)
-    classes = (rng.random((n, 1)) > honest.cumsum(axis=1)[:, :-1]).sum(axis=1).astype(np.int32)
-    # Overstated by the design effect of a correlation of 0.1, so that dividing by it is honest again.
-    stated = honest ** (1 + 0.1 * (totals - 1))[:, None]
-    stated /= stated.sum(axis=1, keepdims=True)
-    found, error = best_correlation(stated, totals, classes)
-    assert found == pytest.approx(0.1, rel=0.25)
-    assert 0 < error < 0.05
-    usual, doubt = best_correlation(stated[:0], totals[:0], classes[:0])
-    assert usual == pytest.approx(0.5, rel=0.1)
-    assert doubt > 0.2
-
-
-def test_gold_weighs_members() -> None:
-    assert mixture_weights(np.zeros((4, 0))) == pytest.approx([0.25] * 4)
-    good, bad = np.full((1, 200), 0.9), np.full((3, 200), 0.2)
-    weights = mixture_weights(np.vstack([good, bad]))
-    assert weights[0] > 0.8
-    assert weights.sum() == pytest.approx(1)
-
-
 def test_gold_is_kept_in_the_consensus() -> None:
     votes, truth = drawn(even(np.full((20, 1), 0.6), 3), 200, 4)
     gold = {int(task): int(truth[task]) for task in range(50)}
@@ -446,7 +419,7 @@ def test_gold_is_kept_in_the_consensus() -> None:
     np.testing.assert_array_equal(fit.labels_[:50], truth[:50])
     np.testing.assert_array_equal(fit.posterior_[:50].max(axis=1), 1.0)
     assert fit.posterior_[50:].max() < 1.0
-    assert fit.correlation_ == fit.discount_ != 0.5
+    assert fit.n_gold_ == 50
 
 
 def lured(share: float) -> tuple[mh.Annotations, np.ndarray]:
@@ -472,19 +445,12 @@ def test_calibration_helps_where_errors_are_shared() -> None:
 def test_what_misleads_everybody_takes_known_classes_to_see() -> None:
     # Given the class that they all saw, these workers err independently.
     votes, truth = lured(1.0)
-    assert mh.aggregate(votes).discount_ < 0.1
-    assert mh.aggregate(votes, gold={i: int(truth[i]) for i in range(100)}).discount_ > 0.3
-
-
-def test_progress_counts_through() -> None:
-    seen: list[int] = []
-    counter = _Counter(lambda step, _: seen.append(step))
-    for passes in (3, 2):
-        report = counter.next()
-        for step in range(1, passes + 1):
-            report(step, 0.0)
-    assert seen == [1, 2, 3, 4, 5]
-    assert _Counter(None).next() is None
+    plain = mh.aggregate(votes)
+    assert plain.discount_ < 0.1
+    with pytest.warns(mh.errors.GoldWarning, match="Without gold, the answers to 100 gold tasks"):
+        informed = mh.aggregate(votes, gold={i: int(truth[i]) for i in range(100)})
+    before, after = (mh.metrics.log_loss(model.posterior_[100:], truth[100:]) for model in (plain, informed))
+    assert after < 0.8 * before
 
 
 def test_errors_by_one_shift_per_worker_are_near_those_by_class(monkeypatch):

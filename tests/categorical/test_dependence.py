@@ -199,14 +199,6 @@ def test_a_given_correlation_is_used_as_it_is() -> None:
     assert model.posterior_.max(axis=1).mean() > told.posterior_.max(axis=1).mean()
 
 
-def test_known_classes_choose_the_correlation_and_say_how_surely() -> None:
-    votes, truth = drawn((400, 20, 3), 8, shared=0.3)
-    models = [mh.aggregate(votes, gold={i: int(truth[i]) for i in range(n)}) for n in (10, 300)]
-    for model in models:
-        assert model.discount_ == model.correlation_
-    assert 0 < models[1].correlation_error_ < models[0].correlation_error_
-
-
 @pytest.mark.parametrize(
     ("rows", "error"),
     [
@@ -224,7 +216,7 @@ def test_what_a_log_cannot_tell_is_finite(rows: list[tuple[int, int, int]], erro
     model = mh.aggregate(of_rows(np.array(rows)).votes())
     assert 0 <= model.correlation_ <= 0.8
     assert 0 <= model.correlation_error_ <= 1
-    assert 0 <= model.discount_ <= CORRELATION
+    assert model.discount_ == 1 if model.panel_ else 0 <= model.discount_ <= CORRELATION
     assert np.isfinite(model.posterior_).all()
     if error is not None:
         assert model.correlation_error_ == error

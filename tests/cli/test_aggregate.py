@@ -214,11 +214,11 @@ def test_correlation_of_errors_is_told_and_can_be_given(log, capsys):
     assert {name: found[name] for name in names} == {name: getattr(model, f"{name}_") for name in names}
     assert found["remarks"] == []
     run("aggregate log.csv -o l.csv --set correlation=0.25")
-    assert "correlated 0.25 on a task; confidences discounted for 0.25" in capsys.readouterr().out
+    assert "correlation 0.25 on a task; votes on a task are discounted by 0.25" in capsys.readouterr().out
     given = mh.Consensus(correlation=0.25).fit(mh.read("log.csv"))
     np.testing.assert_allclose([float(row["confidence"]) for row in rows("l.csv")], given.posterior_.max(axis=1))
     run("aggregate log.csv -o l.csv")
-    assert f" ± {model.correlation_error_:.2f} on a task; confidences discounted for" in capsys.readouterr().out
+    assert f" ± {model.correlation_error_:.2f} on a task; votes on a task are discounted" in capsys.readouterr().out
     assert "correlation must be at most 1" in complaint(capsys, "aggregate log.csv -o l.csv --set correlation=1.5")
     said = complaint(capsys, "aggregate log.csv -o l.csv --method majority --set correlation=0.1")
     assert "majority has no parameter 'correlation'; it is a parameter of consensus" in said
@@ -264,6 +264,7 @@ def test_gold_is_held_fixed(log, crowd, capsys):
     found = {row["task"]: row for row in rows("l.csv")}
     assert [(task, found[task]["label"]) for task, _ in gold] == gold
     assert all(float(found[task]["confidence"]) == 1 for task, _ in gold)
+    assert "gold" in capsys.readouterr().err  # five wrong classes contradict the log
     write_rows("gold.csv", ("task", "gold"), ("nowhere", "c0"))
     assert "nowhere" in complaint(capsys, "aggregate log.csv --gold gold.csv")
     said = complaint(capsys, "aggregate log.csv --gold gold.csv --method majority")

@@ -17,6 +17,7 @@ from scipy.stats import gamma, norm
 from oracles import em
 from oracles.dependence import error_correlation
 from oracles.em import FLOOR, Rows
+from oracles.gold import corrected
 from oracles.skills import Answer
 
 PARTS = ("posterior", "confusion", "prior")
@@ -285,34 +286,20 @@ def calibrated(posterior: np.ndarray, votes: np.ndarray, correlation: float, eve
     return (1 - even) * odds / odds.sum(axis=1, keepdims=True) + even / posterior.shape[1]
 
 
-def consensus(members: list, judged: list | None, gold, rows: Rows, correlation: float | None, alpha) -> Answer:
-    """The average of members' answers; `judged` are those without gold, which the gold then weighs.
-
-    `alpha` is what the first member learnt of the crowd.
-    """
-    weights = np.full(len(members), 1 / len(members))
-    if judged is not None:
-        known = np.flatnonzero(gold >= 0)
-        right = np.array([answer.posterior[known, gold[known]] for answer in judged])
-        for _ in range(100):
-            won = weights[:, None] * np.maximum(right, 1e-12)
-            weights = (won / won.sum(axis=0)).sum(axis=1) + 10
-            weights = weights / weights.sum()
-        if correlation is None:
-            mixed = sum(w * answer.posterior[known] for w, answer in zip(weights, judged, strict=True))
-            matrices = sum(w * answer.confusion for w, answer in zip(weights, judged, strict=True))
-            votes = effective_votes(rows, information(matrices))[known]
-            tried = [0.01, *np.geomspace(0.02, 1.0, 24)]
-            losses = [
-                0.5 * np.log(c / 0.5) ** 2
-                - np.log(calibrated(mixed, votes, c, 0.01)[range(len(known)), gold[known]]).sum()
-                for c in tried
-            ]
-            correlation = tried[int(np.argmin(losses))]
-    elif correlation is None:
+def consensus(members: list, gold, rows: Rows, correlation: float | None, alpha, panel: bool | None) -> Answer:
+    """The average of members' answers, corrected by known classes. `alpha` is what the first learnt of the crowd."""
+    average = [np.mean([getattr(member, part) for member in members], axis=0) for part in PARTS]
+    if correlation is None:
         counts = em.counts_of(rows, members[0].posterior) + alpha
-        correlation = discount(*error_correlation(rows, members[0].posterior, counts, members[0].prior))
-    average = [sum(w * getattr(m, part) for w, m in zip(weights, members, strict=True)) for part in PARTS]
+        found, error = error_correlation(rows, members[0].posterior, counts, members[0].prior)
+        m = len(average[1])
+        if panel is None:
+            panel = 2 <= m <= 30 and len(rows.tasks) / (m * rows.n_tasks) >= 0.5 and found + 2 * error >= 0.1
+        correlation = 1.0 if panel else discount(found, error)
     votes = effective_votes(rows, information(average[1]))
-    average[0] = em.clamp(calibrated(average[0], votes, correlation, 0.01), gold)
+    average[0] = calibrated(average[0], votes, correlation, 0.01)
+    if len(np.unique(gold[gold >= 0])) > 1:
+        degree = min(1.0, 2 * correlation)
+        average[0] = corrected(rows, len(average[1]), average[0], gold, average[2], degree)
+    average[0] = em.clamp(average[0], gold)
     return Answer(*average, np.zeros(0))

@@ -13,7 +13,20 @@ import ordinal_twins
 import manyhands as mh
 from manyhands.categorical.base import Aggregator
 from manyhands.testing.compare import assert_close
-from oracles import audit, audit_groups, bayes, communities, competence, em, entropy, margin, online, skills, voting
+from oracles import (
+    audit,
+    audit_groups,
+    bayes,
+    communities,
+    competence,
+    em,
+    entropy,
+    gold,
+    margin,
+    online,
+    skills,
+    voting,
+)
 from oracles.kernels import plain_kernels
 from oracles.skills import Answer
 
@@ -229,33 +242,32 @@ def _fit_consensus(model: mh.Consensus, votes: mh.Annotations) -> Answer:
     rows, gold = em.Rows.of(votes), gold_codes(model, votes)
     stop = {"protected": model.protected, "max_iter": model.max_iter, "tol": model.tol}
 
-    def members(known: dict[Any, Any] | None) -> list[Answer]:
-        return [
-            TWINS[type(member)].fit(member, votes)
-            for member in (
-                mh.categorical.HierarchicalDawidSkene(gold=known, **stop),
-                mh.categorical.HierarchicalMACE(gold=known, **stop),
-                mh.categorical.HierarchicalMACE(strength=float("inf"), gold=known, **stop),
-            )
-        ]
-
+    members = [
+        TWINS[type(member)].fit(member, votes)
+        for member in (
+            mh.categorical.HierarchicalDawidSkene(**stop),
+            mh.categorical.HierarchicalMACE(**stop),
+            mh.categorical.HierarchicalMACE(strength=float("inf"), **stop),
+        )
+    ]
     crowd = bayes.Crowd(votes.n_workers, votes.n_classes)
     pseudo = _class_pseudo(mh.categorical.HierarchicalDawidSkene(), votes.n_classes)
-    bayes.fit_hierarchy(rows, prior=crowd, class_pseudo=pseudo, gold=gold, **stop)
-    judged = members(None) if model.gold else None
-    return bayes.consensus(members(model.gold), judged, gold, rows, model.correlation, crowd.alpha)
+    nobody = np.full(votes.n_tasks, -1)
+    bayes.fit_hierarchy(rows, prior=crowd, class_pseudo=pseudo, gold=nobody, **stop)
+    return bayes.consensus(members, gold, rows, model.correlation, crowd.alpha, model.panel)
 
 
 def _predict_consensus(model: mh.Consensus, rows: em.Rows, known: np.ndarray) -> np.ndarray:
     fit, nobody, mixed = model._fitted().fit, np.full(rows.n_tasks, -1), 0.0
-    for weight, matrices, prior in zip(fit.weights, fit.confusions, fit.priors, strict=True):
+    for matrices, prior in zip(fit.confusions, fit.priors, strict=True):
         average = np.average(matrices, axis=0, weights=labels_of(model))
         carried = np.array([matrices[m] if m >= 0 else average for m in known])
-        mixed = mixed + weight * em.expect(rows, prior, carried, nobody, hard=False)[0]
+        mixed = mixed + em.expect(rows, prior, carried, nobody, hard=False)[0] / len(fit.priors)
     informs = bayes.information(model.confusion_)
     average = np.average(informs, weights=labels_of(model))
     effective = bayes.effective_votes(rows, np.array([informs[m] if m >= 0 else average for m in known]))
-    return bayes.calibrated(mixed, effective, model.discount_, 0.01)
+    default = bayes.calibrated(mixed, effective, model.discount_, 0.01)
+    return default if fit.anchor is None else gold.under(fit.anchor, rows, default, known, labels_of(model))
 
 
 def _fit_plainly(model: Aggregator, votes: mh.Annotations) -> Answer:

@@ -169,6 +169,10 @@ class Estimator(Parameters, ABC, Results, persist.Saved, Generic[A, F, S]):
         """What a table leaves open, whatever the method."""
         return Doubts()
 
+    def _loud(self, fit: F) -> list[tuple[tuple[str, ...], type[Warning]]]:
+        """What a fit warns of, by kind of warning."""
+        return [(fit.remarks, IdentifiabilityWarning)]
+
     def _iterations(self) -> int | None:
         """Most iterations a fit can take, for the progress bar."""
         return getattr(self, "max_iter", None)
@@ -208,7 +212,7 @@ class Estimator(Parameters, ABC, Results, persist.Saved, Generic[A, F, S]):
                 f"{self._fit_type.__name__}: name the class in _fit_type"
             )
         found = self._doubts(votes)
-        for remarks, category in ((found.loud, OverlapWarning), (result.remarks, IdentifiabilityWarning)):
+        for remarks, category in ((found.loud, OverlapWarning), *self._loud(result)):
             if remarks:
                 warnings.warn(f"{type(self).__name__}: {' '.join(remarks)}", category, stacklevel=3)
         result = replace(result, remarks=(*found.loud, *result.remarks, *found.quiet))

@@ -13,7 +13,7 @@ from manyhands._base.data_checks import made_table
 from manyhands._base.estimator import Array
 from manyhands.categorical._passes import expected_counts
 from manyhands.categorical._streamed import StreamedPosterior
-from manyhands.categorical.shards.passes import Part, Sharded
+from manyhands.categorical.shards.passes import Part
 
 #: What confidences of a crowd are discounted with whose errors are correlated. Chosen on 24 real logs for the smallest
 #: log-loss (benches/default.py).
@@ -30,9 +30,6 @@ _ODDS = 3.0
 _SCALE = 0.125
 #: What an estimate may be off, however long the log, since no model of the crowd is quite true.
 _SLACK = 0.02
-
-#: Correlations that are tried where known classes can tell.
-_GRID = np.concatenate([[0.01], np.geomspace(0.02, 1.0, 24)])
 
 
 def error_correlation(
@@ -82,25 +79,6 @@ def _sample(posterior: StreamedPosterior) -> tuple[_core.Table, Array]:
     ), np.concatenate(rows)
 
 
-def effective_votes(held: Any, informs: Array, tasks: npt.NDArray[np.int64]) -> Array:
-    """How many votes on some tasks count, by their codes."""
-    if not isinstance(held, Sharded):
-        votes: Array = held.effective_votes(informs)
-        return votes[tasks]
-
-    def look(part: Part) -> tuple[npt.NDArray[np.intp], Array]:
-        mine = np.flatnonzero((tasks >= part.first) & (tasks < part.first + part.shard.n_tasks))
-        if not len(mine):
-            return mine, np.zeros(0)
-        votes = part.shard.table().effective_votes(informs[part.shard.who()])
-        return mine, votes[tasks[mine] - part.first]
-
-    found = np.zeros(len(tasks))
-    for mine, votes in held.each(look):
-        found[mine] = votes
-    return found
-
-
 def probability_of_correlation(correlation: float, error: float) -> float:
     """How probable it is that errors are correlated at all, given an estimate and its standard error."""
     error = hypot(error, _SLACK)
@@ -135,16 +113,3 @@ def information(confusion: Array) -> Array:
 def calibrated(posterior: Array, votes: Array, correlation: float, even: float = 0.0) -> Array:
     """Posteriors of tasks with so many effective votes; labels stay the same."""
     return _core.pool_posteriors([posterior], np.ones(1), votes, correlation, even)[0]
-
-
-def best_correlation(posterior: Array, votes: Array, classes: npt.NDArray[np.int32]) -> tuple[float, float]:
-    """The correlation with the smallest log-loss on known classes, and its standard deviation given them."""
-    # A log-normal prior of one unit: a few tasks change little, and none leave the usual correlation.
-    losses = 0.5 * np.log(_GRID / CORRELATION) ** 2
-    if len(classes):
-        for i, correlation in enumerate(_GRID):
-            right = calibrated(posterior, votes, correlation, EVEN)[np.arange(len(classes)), classes]
-            losses[i] -= np.log(right).sum()
-    chances = np.exp(losses.min() - losses)
-    mean = np.average(_GRID, weights=chances)
-    return float(_GRID[losses.argmin()]), float(np.sqrt(np.average((_GRID - mean) ** 2, weights=chances)))

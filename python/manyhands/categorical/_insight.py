@@ -133,7 +133,7 @@ class Insight(KnowsConfusion, Results):
         terms = sum(weight * of_votes for weight, _, of_votes in parts)
         first = int(now._won.codes[place])
         second, of_prior, of_votes, share, rest = divided(posterior, first, np.asarray(prior), np.asarray(terms))
-        worth = now._errors().worth(now.prior_, now._n_labels)
+        worth = now._worker_measures()
         known = tuple(
             Vote(
                 now._workers.values[[w]].tolist()[0],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from manyhands import metrics
 from manyhands._base.checks import COUNTS, countable
 from manyhands._base.estimator import Array
+from manyhands.categorical.gold import read_gold
 from manyhands.categorical.shards.votes import ShardedAnnotations
 from manyhands.categorical.table import Annotations
 from manyhands.metrics.matching import match_gold_in_parts
@@ -83,6 +85,7 @@ def told(votes: Annotations, gold: Any) -> Told:
     """Annotations with the known classes of some tasks, if there are any."""
     if gold is None:
         return Told(votes.passes)
+    gold = as_gold(votes, gold)
     if not isinstance(votes, ShardedAnnotations):
         codes = gold_codes(votes, gold)
         known = np.flatnonzero(codes >= 0)
@@ -102,9 +105,25 @@ def told(votes: Annotations, gold: Any) -> Told:
     return Told(votes.passes.but(known=by_shard), None, np.concatenate(tasks), np.concatenate(classes))
 
 
+def as_gold(votes: Annotations, gold: Any) -> Any:
+    """Known classes in a form that :func:`manyhands.metrics.match_gold` takes, from a file or a table of answers."""
+    if isinstance(gold, (str, os.PathLike)):
+        return read_gold(gold, votes)
+    if not isinstance(gold, Annotations):
+        return gold
+    tasks, _, labels = gold.codes()
+    pairs = np.unique(np.stack([tasks.astype(np.int64), labels.astype(np.int64)]), axis=1)
+    twice = np.flatnonzero(pairs[0, 1:] == pairs[0, :-1])
+    if len(twice):
+        one, two = gold.labels[pairs[1, twice[0] : twice[0] + 2]].tolist()
+        task = gold.tasks[pairs[0, twice[:1]]].tolist()[0]
+        raise ValueError(f"gold gives task {task!r} the labels {one!r} and {two!r}; keep one label per task")
+    return gold.tasks[pairs[0]], gold.labels[pairs[1]]
+
+
 def gold_codes(votes: Annotations, gold: Any) -> npt.NDArray[np.int32]:
     """Class code of each task, -1 where it is not known. Unknown tasks and classes are errors that name them."""
-    index, truth = metrics.match_gold(votes.tasks, gold)
+    index, truth = metrics.match_gold(votes.tasks, as_gold(votes, gold))
     out = np.full(votes.n_tasks, -1, np.int32)
     out[index] = _class_codes(votes, votes.tasks, index, truth)
     return out

@@ -208,10 +208,14 @@ class Aggregator(TaskEstimator[Annotations, ClassFit, ClassFitted], Insight):
         return super()._publish(
             fit,
             votes,
-            reference=Reference(votes, getattr(self, "gold", None), fit.hierarchical()),
+            reference=Reference(votes, self._clamped(), fit.hierarchical()),
             **({"abstentions": sequence(never)} if never else {}),
             **more,
         )
+
+    def _clamped(self) -> Any:
+        """Known classes that were fixed in the fit, if any."""
+        return getattr(self, "gold", None)
 
     # What one published fit holds; methods that need several of these read them from a copy of the model.
 

@@ -10,25 +10,27 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands._base.checks import check_number
 from manyhands._base.estimator import Array
 from manyhands._base.fitted import Fit, codes, number, numbers
 from manyhands._base.progress import Callback
-from manyhands.categorical._calibration import (
-    EVEN,
-    best_correlation,
-    discount,
-    effective_votes,
-    error_correlation,
-    information,
-)
+from manyhands.categorical._calibration import EVEN, information
 from manyhands.categorical._passes import posterior_under
 from manyhands.categorical._posterior import as_posterior
 from manyhands.categorical._priors import Told, class_pseudo, told
 from manyhands.categorical._streamed import StreamedPosterior, solved
-from manyhands.categorical.base import Aggregator, ClassFit
+from manyhands.categorical.anchoring import Anchor
+from manyhands.categorical.base import ClassFit
 from manyhands.categorical.hierarchical import check_passes
-from manyhands.categorical.shards.passes import Part
+from manyhands.categorical.panels import (
+    Anchored,
+    AnchoredFit,
+    Dependence,
+    agreement_of,
+    check_panel,
+    learnt_from,
+    settle_dependence,
+)
+from manyhands.categorical.shards.passes import Part, Sharded
 from manyhands.categorical.table import Annotations
 
 #: The models that are averaged, by name: the prior that each learns of the crowd, and its strength where that is given.
@@ -38,19 +40,11 @@ MEMBERS: dict[str, tuple[str, float | None]] = {
     "mace": ("spammer", float("inf")),
 }
 
-#: Imaginary tasks of known class that each member won: what holds weights together where few are known.
-_PRIOR_TASKS = 10.0
-
 
 @dataclass(frozen=True, kw_only=True)
-class ConsensusFit(ClassFit):
+class ConsensusFit(AnchoredFit):
     """The calibrated average of members, and what each of them learnt."""
 
-    weights: Array = field(metadata=numbers("3"))
-    #: What confidences were discounted with.
-    correlation: float = field(metadata=number())
-    #: Correlation of errors, and its standard error.
-    estimate: Array = field(metadata=numbers("2", missing=True))
     #: Share of the probability that is spread evenly over classes.
     even: float = field(metadata=number())
     #: Information of each worker's answers.
@@ -79,7 +73,7 @@ class ConsensusFit(ClassFit):
         return self.priors[0], self.confusions[0]
 
 
-class Consensus(Aggregator, default=True):
+class Consensus(Anchored, default=True):
     """The method to use when no other is named: three models that differ in structure, averaged and calibrated.
 
     No single model is right everywhere, and no criterion that can be computed without known classes finds the one that
@@ -94,28 +88,46 @@ class Consensus(Aggregator, default=True):
     votes, less what is lost where some inform more than others: (Σ I)² / Σ I², with I the information of a worker's
     answers. Then one part in a hundred is shared out evenly over the classes. None of this changes a label.
 
-    Whether errors are correlated is told from the log itself: by pairs of workers who are right or wrong on the same
+    Whether errors are correlated is estimated from the log: from pairs of workers who are right or wrong on the same
     tasks more often than their accuracies explain. ``correlation_`` is the estimate, ``correlation_error_`` its
-    standard error; a log too small or too thin to tell has a large one. ``discount_`` is 0.5, which real crowds ask
+    standard error, which is large where the log is too small or too thin. ``discount_`` is 0.5, which real crowds ask
     for, times the probability that errors are correlated at all, given the estimate and odds of three to one: near 0
     for independent workers, as simulated ones mostly are.
+
+    A panel is different: the same few annotators answer most tasks and share their blind spots, as LLM judges do. All
+    their votes on a task count as one, ``discount_`` is 1. See `panel`.
+
+    Known classes correct the answers of all other tasks; 20 to 300 are enough. They are not clamped inside the EM
+    iterations, as in :class:`DawidSkene`, because thousands of unlabeled votes outweigh them there.
 
     Parameters
     ----------
     correlation
         Of the errors on one task, to discount confidences with; 0 for workers who are known to err independently. None
-        to estimate it, or for what fits best where `gold` is given.
+        to estimate it.
     gold
-        Known classes of some tasks, as in :class:`DawidSkene`. They are fixed in all members. Members are also fitted
-        without them, and judged by them: their weights become those of the most probable mixture (from equal weights,
-        worth ten tasks each), and the correlation the one with the smallest log-loss.
+        Known classes of some tasks: a mapping from task to class, a pair of arrays, a frame with the columns ``task``
+        and ``label``, an :class:`~manyhands.Annotations` table, or the path of a CSV or Parquet file. A random sample
+        of the tasks is best. The effect grows with their number, up to 20. Gold labels of a single class correct no
+        other answer (with a :class:`~manyhands.errors.GoldWarning`).
+    panel
+        Whether all votes on a task count as one, because errors of the workers coincide. None to decide by the layout
+        of the log: at most 30 workers with at least half of all possible answers, unless the log shows that their
+        errors are independent, which it seldom can with three to five workers.
     protected, max_iter, tol
         Passes of each member, as in :class:`HierarchicalDawidSkene`.
 
     Notes
     -----
-    Time: three fits of at most twenty-five passes, each one to two times one of :class:`DawidSkene`; six with gold.
-    Memory beside that of one fit: five arrays of (n_tasks, n_classes), and four of (n_workers, n_classes, n_classes).
+    Time: three fits of at most twenty-five passes, each one to two times one of :class:`DawidSkene`. With gold, twelve
+    ridge regressions on the votes of the known tasks (at most 2,000), 15 to 300 ms, and three passes over the log.
+    Memory in addition to one fit: five arrays of (n_tasks, n_classes), and four of (n_workers, n_classes, n_classes),
+    seven with gold.
+
+    With gold, the log of the discounted posterior is one feature of a ridge regression, next to a weight for each
+    worker and for each (worker, label, class); its prior says that the default is right. Two prior scales, confusion
+    matrices from gold alone and the default are mixed with the weights that predict held-out gold labels best.
+
     The estimate takes four to fourteen passes over the annotations; in logs of more than 262,144, over a part of the
     tasks with about so many, as if drawn at random but the same for logs of the same size.
 
@@ -128,7 +140,7 @@ class Consensus(Aggregator, default=True):
 
     References
     ----------
-    L. Kish, "Survey Sampling" (1965), for design effects.
+    L. Kish, "Survey Sampling" (1965), for design effects. D. H. Wolpert, "Stacked generalization" (1992).
 
     Examples
     --------
@@ -148,12 +160,14 @@ class Consensus(Aggregator, default=True):
         *,
         correlation: float | None = None,
         gold: Any = None,
+        panel: bool | None = None,
         protected: int = 20,
         max_iter: int = 5,
         tol: float = 1e-4,
     ) -> None:
         self.correlation = correlation
         self.gold = gold
+        self.panel = panel
         self.protected = protected
         self.max_iter = max_iter
         self.tol = tol
@@ -165,26 +179,6 @@ class Consensus(Aggregator, default=True):
         """Names of the models that were averaged."""
         self._fitted()
         return tuple(MEMBERS)
-
-    @property
-    def weights_(self) -> Array:
-        """Weight of each member in the average, (n_members,); equal without known classes."""
-        return self._fitted().fit_as(ConsensusFit).weights
-
-    @property
-    def correlation_(self) -> float:
-        """Correlation of the errors on one task: estimated from the log, chosen by known classes, or as given."""
-        return float(self._fitted().fit_as(ConsensusFit).estimate[0])
-
-    @property
-    def correlation_error_(self) -> float:
-        """Standard error of `correlation_`: 0 where it was given, 1 where the log says nothing about it."""
-        return float(self._fitted().fit_as(ConsensusFit).estimate[1])
-
-    @property
-    def discount_(self) -> float:
-        """What confidences were discounted with: `correlation_`; if it was estimated, 0.5 times the chance of any."""
-        return self._fitted().fit_as(ConsensusFit).correlation
 
     @property
     def disagreement_(self) -> Array:
@@ -202,7 +196,7 @@ class Consensus(Aggregator, default=True):
 
     def _averaged(self) -> list[tuple[float, Array, Array]]:
         fit = self._fitted().fit_as(ConsensusFit)
-        return list(zip(fit.weights.tolist(), fit.priors, fit.confusions, strict=True))
+        return [(1 / len(MEMBERS), *parts) for parts in zip(fit.priors, fit.confusions, strict=True)]
 
     def _more_of_tasks(self) -> dict[str, Any]:
         return super()._more_of_tasks() | {"disagreement": self._fitted().fit_as(ConsensusFit).disagreement}
@@ -210,69 +204,53 @@ class Consensus(Aggregator, default=True):
     # ---------------------------------------------------------------------------------------------------- fit
 
     def _iterations(self) -> int | None:
-        return (self.protected + self.max_iter) * len(MEMBERS) * (1 if self.gold is None else 2)
+        return (self.protected + self.max_iter) * len(MEMBERS)
 
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
-        if self.correlation is not None:
-            check_number("correlation", self.correlation, least=0, most=1)
+        check_panel(self.panel, self.correlation)
         check_passes(self.protected, self.max_iter, self.tol)
         known = told(votes, self.gold)
-        counter = _Counter(progress)
-        weights = np.full(len(MEMBERS), 1 / len(MEMBERS))
-        estimate = None if self.correlation is None else (float(self.correlation), 0.0)
-        if known.tasks is not None and known.classes is not None:
-            judged = self._members(Told(votes.passes), counter)
-            rows = np.stack([as_posterior(found["posterior"]).rows(known.tasks) for found in judged])
-            weights = mixture_weights(rows[:, np.arange(len(known.tasks)), known.classes])
-            if estimate is None:
-                informs = information(_mixed(weights, [found["confusion"] for found in judged]))
-                effective = effective_votes(votes.passes, informs, known.tasks)
-                estimate = best_correlation(_mixed(weights, rows), effective, known.classes)
-        return self._average(votes, known, self._members(known, counter), weights, estimate)
+        members = solved(
+            votes.passes,
+            _core.hierarchy_fit(
+                votes.passes,
+                list(MEMBERS.values()),
+                class_pseudo=class_pseudo(1.0, votes.n_classes),
+                protected=self.protected,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                progress=progress,
+            ),
+        )
+        first = members[0]
+        crowd = (first["posterior"], first["prior"], first["alpha"])
+        return self._average(votes, known, members, settle_dependence(votes, self.panel, self.correlation, crowd))
 
     def _needs_memory(self) -> str | None:
         return None
 
-    def _members(self, known: Told, counter: _Counter) -> list[_core._HierarchyFit]:
-        """Fits of all members, which share their start."""
-        fits = _core.hierarchy_fit(
-            known.held,
-            list(MEMBERS.values()),
-            class_pseudo=class_pseudo(1.0, known.held.n_classes),
-            gold=known.gold,
-            protected=self.protected,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            progress=counter.next(),
-        )
-        return solved(known.held, fits)
-
     def _average(
-        self,
-        votes: Annotations,
-        known: Told,
-        members: list[_core._HierarchyFit],
-        weights: Array,
-        estimate: tuple[float, float] | None,
+        self, votes: Annotations, known: Told, members: list[_core._HierarchyFit], dependence: Dependence
     ) -> ClassFit:
-        used = None if estimate is None else estimate[0]
-        if estimate is None:
-            crowd = members[0]
-            estimate = error_correlation(votes.passes, crowd["posterior"], crowd["prior"], crowd["alpha"])
-            used = discount(*estimate)
         posteriors = [found["posterior"] for found in members]
         confusions = np.stack([found["confusion"] for found in members])
         priors = np.stack([found["prior"] for found in members])
-        confusion, prior = _mixed(weights, confusions), _mixed(weights, priors)
-        informs, correlation = information(confusion), float(used or 0.0)
+        confusion, prior = confusions.mean(axis=0), priors.mean(axis=0)
+        informs = information(confusion)
         pooled: Array | Pooled
         answers: npt.NDArray[np.uint16] | None = None
         disagreement: Array | None = None
         if isinstance(posteriors[0], StreamedPosterior):
-            pooled = Pooled(posteriors, weights, informs, correlation)  # type: ignore[arg-type]
+            pooled = Pooled(votes.passes, posteriors, informs, dependence.discount)  # type: ignore[arg-type]
         else:
             answers = np.stack([_core.winners(rows)[0] for rows in posteriors])
-            pooled, disagreement = _pooled(posteriors, votes.table, weights, informs, correlation, EVEN)
+            pooled, disagreement = _pooled(posteriors, votes.table, informs, dependence.discount)
+        anchor, contradictions = learnt_from(known, votes, as_posterior(pooled), confusion, prior, dependence)
+        if isinstance(pooled, Pooled):
+            pooled = Pooled(known.held, posteriors, informs, dependence.discount, anchor)  # type: ignore[arg-type]
+        else:
+            if anchor is not None:
+                pooled = anchor.posterior(votes.table, pooled, _n_votes(votes.table))
             if known.tasks is not None:
                 # Known is known, whatever the crowd says.
                 pooled[known.tasks] = np.eye(pooled.shape[1])[known.classes]
@@ -282,9 +260,10 @@ class Consensus(Aggregator, default=True):
             prior,
             np.zeros(0),
             n_iter=sum(found["n_iter"] for found in members),
-            weights=weights,
-            correlation=correlation,
-            estimate=np.array(estimate),
+            dependence=dependence,
+            agreement=agreement_of(known, pooled),
+            anchor=anchor,
+            contradictions=contradictions,
             even=EVEN,
             information=informs,
             confusions=confusions,
@@ -300,32 +279,46 @@ class Consensus(Aggregator, default=True):
             for rows, prior in zip(fit.confusions, fit.priors, strict=True)
         ]
         informs = self._carried_over(fit.information, known)
-        return _pooled(posteriors, table, fit.weights, informs, fit.correlation, fit.even)[0]
+        pooled = _pooled(posteriors, table, informs, fit.dependence.discount, fit.even)[0]
+        if fit.anchor is None:
+            return pooled
+        return fit.anchor.carried_over(known, self._n_labels).posterior(table, pooled, _n_votes(table))
+
+
+def _n_votes(table: _core.Table) -> Array:
+    """Number of votes on each task, by weight."""
+    return table.effective_votes(np.ones(table.n_workers))
 
 
 def _pooled(
-    posteriors: list[Array], table: _core.Table, weights: Array, informs: Array, correlation: float, even: float
+    posteriors: list[Array], table: _core.Table, informs: Array, discount: float, even: float = EVEN
 ) -> tuple[Array, Array]:
     """The calibrated average of members, and how far they are from it."""
-    effective = table.effective_votes(informs)
-    return _core.pool_posteriors(posteriors, weights, effective, correlation, even)
+    weights = np.full(len(posteriors), 1 / len(posteriors))
+    return _core.pool_posteriors(posteriors, weights, table.effective_votes(informs), discount, even)
 
 
 class Pooled(StreamedPosterior):
-    """The calibrated average of members, a shard at a time."""
+    """The calibrated average of members, corrected by known classes, a shard at a time."""
 
     def __init__(
-        self, members: list[StreamedPosterior], weights: Array, informs: Array, correlation: float, even: float = EVEN
+        self,
+        shards: Sharded,
+        members: list[StreamedPosterior],
+        informs: Array,
+        discount: float,
+        anchor: Anchor | None = None,
     ) -> None:
-        super().__init__(members[0].shards)
-        self._members, self._weights, self._informs = members, weights, informs
-        self._correlation, self._even = correlation, even
+        super().__init__(shards)
+        self._members, self._informs, self._discount, self._anchor = members, informs, discount, anchor
 
     def _pool(self, part: Part) -> tuple[list[Array], Array, Array]:
-        """Posteriors of the members, their calibrated average, and how far they are from the average."""
-        rows = [member.of_part(part) for member in self._members]
-        effective = part.shard.table().effective_votes(self._informs[part.shard.who()])
-        pooled, distance = _core.pool_posteriors(rows, self._weights, effective, self._correlation, self._even)
+        """Posteriors of the members, their corrected average, and how far they are from the average."""
+        plain = part._replace(gold=None)
+        rows, table = [member.of_part(plain) for member in self._members], part.shard.table()
+        pooled, distance = _pooled(rows, table, self._informs[part.shard.who()], self._discount)
+        if self._anchor is not None:
+            pooled = self._anchor.posterior(part.shard, pooled, _n_votes(table))
         if part.gold is not None:
             known = part.gold >= 0
             pooled[known] = np.eye(pooled.shape[1])[part.gold[known]]
@@ -345,40 +338,3 @@ class Pooled(StreamedPosterior):
 
         said, distances = zip(*self.shards.each(look), strict=True)
         return np.concatenate(said, axis=1), np.concatenate(distances)
-
-
-class _Counter:
-    """Passes of several fits on end, counted through."""
-
-    def __init__(self, progress: Callback | None) -> None:
-        self._progress = progress
-        self._before = self._last = 0
-
-    def next(self) -> Callback | None:
-        """Return what the next fit reports to."""
-        if self._progress is None:
-            return None
-        self._before += self._last
-        self._last = 0
-        return self._report
-
-    def _report(self, step: int, objective: float) -> None:
-        self._last = step
-        assert self._progress is not None
-        self._progress(self._before + step, objective)
-
-
-def _mixed(weights: Array, parts: Any) -> Array:
-    """The weighted sum of what members found, along the first axis."""
-    return np.tensordot(weights, np.asarray(parts), axes=1)
-
-
-def mixture_weights(right: Array) -> Array:
-    """Most probable weights of members that gave the known classes these probabilities, (n_members, n_gold)."""
-    n_members = len(right)
-    weights = np.full(n_members, 1 / n_members)
-    for _ in range(100):
-        shares = weights[:, None] * np.maximum(right, 1e-12)
-        counts = (shares / shares.sum(axis=0)).sum(axis=1) + _PRIOR_TASKS
-        weights = counts / counts.sum()
-    return weights

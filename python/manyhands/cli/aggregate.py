@@ -12,7 +12,7 @@ from manyhands._base.sources import Layout
 from manyhands.categorical.table import Annotations
 from manyhands.cli.console import Stages, number, print_frame, print_json, print_summary, write, write_parts
 from manyhands.cli.kinds import CLASSES, add_kind, read_log, settle_kind
-from manyhands.cli.methods import Truth, add_fit, chosen_method
+from manyhands.cli.methods import Truth, add_fit, add_panel, chosen_method
 from manyhands.cli.options import (
     LAYOUT,
     STDOUT,
@@ -54,6 +54,7 @@ def add(commands: Commands) -> None:
     add_kind(parser)
     add_out_of_core(parser)
     add_fit(parser)
+    add_panel(parser)
     add_truth(parser)
     out = parser.add_argument_group("output", "CSV or Parquet, by the ending of the name")
     out.add_argument(
@@ -119,6 +120,7 @@ def run(args: Namespace) -> None:
             "repeats": summary_of_repeats(args, votes),
             "fit": summary_of_fit(args, model),
             "errors": summary_of_errors(model),
+            "gold": summary_of_gold(model),
             "labels": str(seen),
         }
         facts |= {"truth": summary_of_scores(truth, scores), "wrote": files, "time": str(stages)}
@@ -198,9 +200,9 @@ def report(args: Namespace, votes: Any, model: Any, stages: Stages) -> dict[str,
     }
 
 
-def correlation_of(model: Any) -> dict[str, float]:
+def correlation_of(model: Any) -> dict[str, Any]:
     """Return how strongly errors are correlated, of a model that knows, by name."""
-    names = ("correlation", "correlation_error", "discount")
+    names = ("correlation", "correlation_error", "discount", "panel")
     return {name: getattr(model, f"{name}_") for name in names if hasattr(type(model), f"{name}_")}
 
 
@@ -233,12 +235,19 @@ def summary_of_fit(args: Namespace, model: Any) -> str:
 
 
 def summary_of_errors(model: Any) -> str:
-    """Say how far errors on one task are correlated, and what that does to confidences."""
+    """Say how far errors on one task are correlated, and what is assumed of them in confidences."""
     found = correlation_of(model)
     if not found:
         return ""
     error = f" ± {found['correlation_error']:.2f}" if found["correlation_error"] else ""
-    return f"correlated {found['correlation']:.2f}{error} on a task; confidences discounted for {found['discount']:.2f}"
+    assumption = model.assumption_.replace("panel=True", "--panel").replace("panel=False", "--no-panel")
+    return f"correlation {found['correlation']:.2f}{error} on a task; {assumption}"
+
+
+def summary_of_gold(model: Any) -> str:
+    """Say how many known classes corrected the answers."""
+    n = getattr(model, "n_gold_", 0)
+    return f"{number(n, 'known answer')} corrected the others" if n else ""
 
 
 class Seen:

@@ -158,6 +158,16 @@ def add_fit(parser: Parser, *, choose: bool = True) -> None:
     )
 
 
+def add_panel(parser: Parser) -> None:
+    """Add the choice whether annotators are a panel whose errors coincide."""
+    parser.add_argument(
+        "--panel",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="errors of annotators coincide, as of LLM judges",
+    )
+
+
 def setting(text: str) -> tuple[str, Any]:
     """Return a name and a value: a Python literal, or else text. Whole numbers may be written 1e6."""
     name, equals, value = text.partition("=")
@@ -226,6 +236,8 @@ def chosen_method(args: argparse.Namespace) -> Callable[[Any], Any]:
     methods = BY_KIND[args.kind]
     default = ORDERED if args.kind == "categorical" and args.ordered else next(iter(methods))
     args.method = args.method or default
+    if getattr(args, "panel", None) is not None:
+        args.parameters = [*args.parameters, ("panel", args.panel)]
     if args.method not in methods:
         raise ValueError(f"--method {args.method} is not for {args.kind} answers; those are {', '.join(methods)}")
     method = methods[args.method]

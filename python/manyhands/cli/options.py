@@ -405,7 +405,7 @@ def memory(text: str) -> int:
 LAYOUT = ("delimiter", "encoding", "header")
 
 
-_HOLD_FIXED = "labels to hold fixed in the fit (methods that learn by EM)"
+_HOLD_FIXED = "known labels, which correct the default's answers"
 
 
 def add_truth(parser: Parser, *, evaluate: bool = True, gold: str | None = _HOLD_FIXED) -> None:
