@@ -47,6 +47,8 @@ _ROW, _COIN, _CLASSES = 3.0, 4.0, 10.0
 #: Design effect per further vote on a task, of confusion matrices from gold alone.
 _EFFECT = 0.5
 _TINY = 1e-300
+#: The least probability that passes of the core take.
+_FLOOR = 1e-30
 #: Bound of what one vote adds to a log-probability, many times the prior's scale: weights may be as large as 1e15.
 _MOST_EVIDENCE = 30.0
 #: By how much sums may be off, as a share of their size.
@@ -258,7 +260,7 @@ class Anchor:
         for weight, slope, intercepts, evidence in zip(
             self.weights[1:3], self.slopes, self.intercepts, self.evidence, strict=True
         ):
-            prior = np.maximum(np.exp(_log_softmax(slope * z + intercepts)), _TINY)
+            prior = np.maximum(np.exp(_log_softmax(slope * z + intercepts)), _FLOOR)
             found += weight * self._answers(part, np.exp(evidence), prior)
         flat = np.full_like(default, 1.0 / default.shape[1])
         seen = self._answers(part, np.ascontiguousarray(self.confusion.swapaxes(1, 2)), flat)
@@ -266,7 +268,7 @@ class Anchor:
         return np.asarray(found / found.sum(axis=1, keepdims=True))
 
     def _answers(self, part: _core.Table | _core.Shard, factors: Array, prior: Array) -> Array:
-        flat = np.ascontiguousarray(factors.reshape(len(factors), -1))
+        flat = np.ascontiguousarray(np.maximum(factors, _FLOOR).reshape(len(factors), -1))
         found: Array = part.em_answers(flat, prior, posterior=True)["posterior"]
         return found
 
