@@ -91,13 +91,11 @@ class KnownVotes:
         """Number of times each worker gave each label to each class, (n_workers, n_classes, n_classes)."""
         k = self.n_classes
         cell = (self.code // k * k + self.classes[self.row]) * k + self.code % k
-        counts: Array = np.bincount(cell, self.weight, self.n_workers * k * k).reshape(-1, k, k)
-        return counts
+        return np.bincount(cell, self.weight, self.n_workers * k * k).astype(np.float64).reshape(-1, k, k)
 
     def votes(self) -> Array:
         """Number of votes on each task."""
-        votes: Array = np.bincount(self.row, self.weight, self.n_tasks)
-        return votes
+        return np.bincount(self.row, self.weight, self.n_tasks).astype(np.float64)
 
 
 def known_votes(held: Any, tasks: Ints, classes: npt.NDArray[Any]) -> KnownVotes:
@@ -378,8 +376,8 @@ def _summed(known: KnownVotes, evidence: Array) -> Array:
     """Sums over the votes on each task of what they add to each class."""
     k, n = known.n_classes, known.n_tasks
     cell = (known.row[:, None] * k + np.arange(k)).ravel()
-    sums: Array = np.bincount(cell, (known.weight[:, None] * evidence[known.code]).ravel(), n * k).reshape(n, k)
-    return sums
+    added = (known.weight[:, None] * evidence[known.code]).ravel()
+    return np.bincount(cell, added, n * k).astype(np.float64).reshape(n, k)
 
 
 def _log_softmax(scores: Array) -> Array:
