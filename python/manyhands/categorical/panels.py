@@ -251,10 +251,10 @@ def learnt_from(
     if known.tasks is None or known.classes is None:
         return None, ()
     if len(np.unique(known.classes)) == 1 < votes.n_classes:
-        name = votes.classes[known.classes[0]]
+        name = votes.classes[known.classes[:1]].tolist()[0]
         return None, (
-            f"All {counted(len(known.classes), 'gold label')} are of class {name!r}, so they show nothing of the other "
-            "classes: they enter the workers' skills but correct no other answer. Add gold labels of other classes.",
+            f"Gold has one class only, {name!r}: {counted(len(known.classes), 'label')} that enter the workers' skills "
+            "but correct no other answer. Add gold labels of other classes.",
         )
     said = known_votes(votes.passes, known.tasks, known.classes)
     rows = default.rows(known.tasks)
