@@ -17,7 +17,7 @@ from scipy.stats import gamma, norm
 from oracles import em
 from oracles.dependence import error_correlation
 from oracles.em import FLOOR, Rows
-from oracles.gold import corrected
+from oracles.gold import correct
 from oracles.skills import Answer
 
 PARTS = ("posterior", "confusion", "prior")
@@ -287,19 +287,19 @@ def calibrated(posterior: np.ndarray, votes: np.ndarray, correlation: float, eve
 
 
 def consensus(members: list, gold, rows: Rows, correlation: float | None, alpha, panel: bool | None) -> Answer:
-    """The average of members' answers, corrected by known classes. `alpha` is what the first learnt of the crowd."""
+    """The average of the models' answers, corrected by known classes; `alpha` is the crowd prior of the first."""
     average = [np.mean([getattr(member, part) for member in members], axis=0) for part in PARTS]
     if correlation is None:
         counts = em.counts_of(rows, members[0].posterior) + alpha
-        found, error = error_correlation(rows, members[0].posterior, counts, members[0].prior)
+        estimate, error = error_correlation(rows, members[0].posterior, counts, members[0].prior)
         m = len(average[1])
         if panel is None:
-            panel = 2 <= m <= 30 and len(rows.tasks) / (m * rows.n_tasks) >= 0.5 and found + 2 * error >= 0.1
-        correlation = 1.0 if panel else discount(found, error)
+            panel = 2 <= m <= 30 and len(rows.tasks) / (m * rows.n_tasks) >= 0.5 and estimate + 2 * error >= 0.1
+        correlation = 1.0 if panel else discount(estimate, error)
     votes = effective_votes(rows, information(average[1]))
     average[0] = calibrated(average[0], votes, correlation, 0.01)
     if len(np.unique(gold[gold >= 0])) > 1:
         degree = min(1.0, 2 * correlation)
-        average[0] = corrected(rows, len(average[1]), average[0], gold, average[2], degree)
+        average[0] = correct(rows, len(average[1]), average[0], gold, average[2], degree)
     average[0] = em.clamp(average[0], gold)
     return Answer(*average, np.zeros(0))

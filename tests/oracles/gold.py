@@ -18,7 +18,7 @@ def votes_of(rows: Rows, m: int, k: int) -> np.ndarray:
     return out
 
 
-def centered(posterior: np.ndarray) -> np.ndarray:
+def center_logs(posterior: np.ndarray) -> np.ndarray:
     logs = np.log(0.99 * posterior + 0.01 / posterior.shape[1])
     return logs - logs.mean(axis=1, keepdims=True)
 
@@ -26,12 +26,12 @@ def centered(posterior: np.ndarray) -> np.ndarray:
 def ridge(votes: np.ndarray, z: np.ndarray, classes: np.ndarray, scales: np.ndarray):
     """The most probable slope, intercepts and evidence of each vote; returns what gives log-posteriors."""
     n, m, k = votes.shape
-    seen = votes.any(axis=0)  # a worker and label without a known task teach nothing of their own
-    met = seen.any(axis=1)
+    cells_in_gold = votes.any(axis=0)  # a worker and label without a known task teach nothing of their own
+    workers_in_gold = cells_in_gold.any(axis=1)
 
     def scores(x: np.ndarray, votes: np.ndarray, z: np.ndarray) -> np.ndarray:
-        trust = np.where(met, x[1 + k : 1 + k + m], 0.0) * scales[2]
-        cells = np.where(seen[:, :, None], x[1 + k + m :].reshape(m, k, k), 0.0) * scales[3]
+        trust = np.where(workers_in_gold, x[1 + k : 1 + k + m], 0.0) * scales[2]
+        cells = np.where(cells_in_gold[:, :, None], x[1 + k + m :].reshape(m, k, k), 0.0) * scales[3]
         evidence = cells + trust[:, None, None] * np.eye(k)
         return (1 + scales[0] * x[0]) * z + scales[1] * x[1 : 1 + k] + np.einsum("nml,mlk->nk", votes, evidence)
 
@@ -76,24 +76,25 @@ def counts(votes: np.ndarray, classes: np.ndarray, prior: np.ndarray):
     return posterior
 
 
-def corrected(
-    rows: Rows, m: int, default: np.ndarray, gold: np.ndarray, prior: np.ndarray, degree: float
-) -> np.ndarray:
+def correct(rows: Rows, m: int, default: np.ndarray, gold: np.ndarray, prior: np.ndarray, degree: float) -> np.ndarray:
     """Posteriors of all tasks; `gold` is -1 where no class is known."""
-    k, known = default.shape[1], np.flatnonzero(gold >= 0)
-    votes, z, y = votes_of(rows, m, k), centered(default), gold[known]
-    n, scale = len(known), 0.3 + 0.7 * degree
+    k = default.shape[1]
+    tasks = np.flatnonzero(gold >= 0)
+    votes, z, y = votes_of(rows, m, k), center_logs(default), gold[tasks]
+    n, scale = len(tasks), 0.3 + 0.7 * degree
 
     def components(some: np.ndarray) -> list:
         fitted = [ridge(votes[some], z[some], gold[some], scale * scales) for scales in SCALES]
         return [*fitted, counts(votes[some], gold[some], prior)]
 
     fold = np.random.default_rng(0).permutation(n) % min(5, n)
-    right = np.tile(default[known, y], (4, 1))
+    right = np.tile(default[tasks, y], (4, 1))
     for turn in range(fold.max() + 1 if n > 1 else 0):
-        held = known[fold == turn]
-        for at, predict in enumerate(components(known[fold != turn])):
-            right[1 + at, fold == turn] = predict(votes[held], z[held])[np.arange(len(held)), gold[held]]
+        test_tasks = tasks[fold == turn]
+        for at, predict in enumerate(components(tasks[fold != turn])):
+            right[1 + at, fold == turn] = predict(votes[test_tasks], z[test_tasks])[
+                np.arange(len(test_tasks)), gold[test_tasks]
+            ]
     pseudo = np.array([3 + 10 * (1 - degree), 5, 2, 2])
     weights = pseudo / pseudo.sum()
     for _ in range(200):
@@ -102,24 +103,24 @@ def corrected(
         weights = weights / weights.sum()
     trust = min(1.0, n / 20)
     weights = trust * weights + (1 - trust) * np.eye(4)[0]
-    parts = [default, *(predict(votes, z) for predict in components(known))]
+    parts = [default, *(predict(votes, z) for predict in components(tasks))]
     return sum(w * part for w, part in zip(weights, parts, strict=True))
 
 
-def under(learnt, rows: Rows, default: np.ndarray, known: np.ndarray, n_labels: np.ndarray) -> np.ndarray:
-    """Posteriors of other tasks under a correction that was learnt; workers are those of the fit, or new at -1."""
+def under(learned, rows: Rows, default: np.ndarray, known: np.ndarray, n_labels: np.ndarray) -> np.ndarray:
+    """Posteriors of other tasks under a fitted correction; workers are those of the fit, or new at -1."""
 
     def carried(values: np.ndarray) -> np.ndarray:
         average = np.average(values, axis=0, weights=n_labels)
         return np.array([values[m] if m >= 0 else average for m in known])
 
-    votes, z = votes_of(rows, len(known), default.shape[1]), centered(default)
-    mixed = learnt.weights[0] * default
+    votes, z = votes_of(rows, len(known), default.shape[1]), center_logs(default)
+    mixed = learned.weights[0] * default
     for c in range(2):
-        evidence = np.einsum("nml,mlk->nk", votes, carried(learnt.evidence[c]))
-        scores = learnt.slopes[c] * z + learnt.intercepts[c] + evidence
-        mixed = mixed + learnt.weights[1 + c] * np.exp(log_softmax(scores, axis=1))
-    evidence = np.einsum("nml,mkl->nk", votes, np.log(carried(learnt.confusion)))
+        evidence = np.einsum("nml,mlk->nk", votes, carried(learned.evidence[c]))
+        scores = learned.slopes[c] * z + learned.intercepts[c] + evidence
+        mixed = mixed + learned.weights[1 + c] * np.exp(log_softmax(scores, axis=1))
+    evidence = np.einsum("nml,mkl->nk", votes, np.log(carried(learned.confusion)))
     effect = 1 + 0.5 * np.maximum(votes.sum(axis=(1, 2)) - 1, 0)
-    scores = np.log(learnt.shares) + evidence / effect[:, None]
-    return mixed + learnt.weights[3] * np.exp(log_softmax(scores, axis=1))
+    scores = np.log(learned.shares) + evidence / effect[:, None]
+    return mixed + learned.weights[3] * np.exp(log_softmax(scores, axis=1))
