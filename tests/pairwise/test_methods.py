@@ -9,6 +9,7 @@ import pytest
 import manyhands as mh
 from manyhands.pairwise import BradleyTerry, CrowdBT, PlackettLuce, RankCentrality, WorkerBradleyTerry
 from manyhands.pairwise._intervals import score_intervals
+from manyhands.pairwise.base import crowd_average
 from manyhands.testing import aggregator_checks
 from oracles import pairwise as twins
 
@@ -284,6 +285,45 @@ def test_predictions_know_workers_and_sides():
         model.predict_proba(77, best)
     with pytest.raises(ValueError, match=r"2 items.*has 1"):
         model.predict_proba([0, 1], [2])
+
+
+def test_a_worker_who_is_not_named_is_drawn_from_the_crowd():
+    crowd = mh.simulate(5, [1.5, 1.0, 0.5, -1.0], 4000, seed=0, kind="pairwise")
+    model = WorkerBradleyTerry().fit(crowd.log)
+    left, right = [0, 1, 2], [3, 4, 0]
+    each = [model.predict_proba(left, right, workers=worker) for worker in model.workers_.tolist()]
+    weights = crowd.log.labels_per_worker / crowd.log.labels_per_worker.sum()
+    np.testing.assert_allclose(model.predict_proba(left, right), np.tensordot(weights, each, 1), rtol=1e-12)
+    mixed = model.predict_proba(left, right, workers=[0, "nobody", 3])
+    np.testing.assert_array_equal(mixed[1], model.predict_proba(left, right)[1])
+    np.testing.assert_array_equal(mixed[2], each[3][2])
+
+
+def test_many_workers_are_averaged_in_groups():
+    rng = np.random.default_rng(0)
+    n_answers, slopes, biases = rng.integers(1, 50, 1000), rng.normal(1, 0.5, 1000), rng.normal(0, 0.1, 1000)
+    weights, group_slopes, group_biases = crowd_average(n_answers, slopes, biases)
+    assert len(weights) <= 64
+    assert weights.sum() == pytest.approx(1.0)
+    exact = np.average(1 / (1 + np.exp(-(2 * slopes + biases))), weights=n_answers)
+    assert weights @ (1 / (1 + np.exp(-(2 * group_slopes + group_biases)))) == pytest.approx(exact, abs=1e-3)
+    assert [len(part) for part in crowd_average(n_answers, np.ones(1000), np.zeros(1000))] == [1, 1, 1]
+
+
+@pytest.mark.skipif(not (DATA / "age_pairs").is_dir(), reason="needs shared/data/age_pairs beside the checkout")
+def test_predictions_without_workers_are_no_worse_than_without_slopes():
+    pd = pytest.importorskip("pandas")
+    log = pd.read_csv(DATA / "age_pairs" / "labels.csv", dtype=str, keep_default_na=False)
+    rows = np.random.default_rng(0).permutation(len(log))
+    parts = [log.iloc[half].reset_index(drop=True) for half in np.array_split(rows, 2)]
+    first, second = (
+        mh.Comparisons.from_frame(part[["worker", "left", "right", "label"]], winner="label") for part in parts
+    )
+    plain, default = (
+        mh.metrics.comparison_log_loss(model.fit(first), second)
+        for model in (BradleyTerry(intervals="none"), WorkerBradleyTerry(intervals="none"))
+    )
+    assert default < plain
 
 
 def test_bad_settings_are_named():

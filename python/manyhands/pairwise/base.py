@@ -58,7 +58,8 @@ class SlopeFit(RankFit):
 class ItemEstimator(Estimator[A, RankFit, ItemFitted[RankFit]]):
     """Base class of models that score items.
 
-    Subclasses customize :meth:`predict_proba` through ``_slopes``, ``_biases`` and ``_chances``.
+    Subclasses customize :meth:`predict_proba` through ``_worker_parameters``,
+    ``_crowd`` and ``_chances``.
     """
 
     _parts: ClassVar[tuple[str, ...]] = ("items", "workers")
@@ -156,19 +157,20 @@ class ItemEstimator(Estimator[A, RankFit, ItemFitted[RankFit]]):
 
     # -------------------------------------------------------------------------------------------- prediction
 
-    def _slopes(self, now: ItemFitted[RankFit], workers: Any) -> Array | float:
-        """Slope of each worker; 1 for the average worker."""
-        return 1.0
+    def _worker_parameters(self, now: ItemFitted[RankFit]) -> tuple[Array, Array]:
+        """Slope and left bias of each worker, shape (n_workers,) each."""
+        m = len(now.workers)
+        return np.ones(m), np.zeros(m)
 
-    def _chances(self, now: ItemFitted[RankFit], leads: Array, biases: Array | float) -> Array:
+    def _crowd(self, now: ItemFitted[RankFit]) -> tuple[Array, Array, Array]:
+        """Weights, slopes and left biases that represent a worker who is not named."""
+        return np.ones(1), np.ones(1), np.zeros(1)
+
+    def _chances(self, now: ItemFitted[RankFit], leads: Array, biases: Array) -> Array:
         """Probabilities of left, right and tie, (n, 3), given score differences (left minus right)."""
         ahead = leads + biases
         win = np.exp(-np.logaddexp(0.0, -ahead))
         return np.stack([win, 1.0 - win, np.zeros_like(win)], axis=-1)
-
-    def _biases(self, now: ItemFitted[RankFit], workers: Any) -> Array | float:
-        """Left bias of each worker."""
-        return 0.0
 
     def predict_proba(self, left: Any, right: Any, *, workers: Any = None) -> Array:
         """Return the probabilities that the left item wins, the right item wins, or they tie; rows sum to one.
@@ -179,7 +181,8 @@ class ItemEstimator(Estimator[A, RankFit, ItemFitted[RankFit]]):
             Items to compare; all must have been in ``fit``. Both lists must have the same length.
         workers : worker id or list of worker ids, optional
             Workers who compare, one for all pairs or one per pair. By default, and for workers that were not in
-            ``fit``, the average worker.
+            ``fit``, a worker drawn from the crowd: probabilities are averaged over the workers, weighted by their
+            numbers of answers.
 
         Returns
         -------
@@ -190,8 +193,21 @@ class ItemEstimator(Estimator[A, RankFit, ItemFitted[RankFit]]):
         sides = [now.fit.scores[codes_of(now.items, side, "item")] for side in (left, right)]
         if len(sides[0]) != len(sides[1]):
             raise ValueError(f"left has {len(sides[0]):,} items, but right has {len(sides[1]):,}: pass equal lengths")
-        leads = self._slopes(now, workers) * (sides[0] - sides[1])
-        return self._chances(now, leads, self._biases(now, workers))
+        differences = sides[0] - sides[1]
+        codes = np.full(1, -1)
+        if workers is not None:
+            codes = now.workers.find([workers] if isinstance(workers, str) or np.ndim(workers) == 0 else workers)
+        differences, codes = np.broadcast_arrays(differences, codes)
+        chances = np.zeros((len(differences), 3))
+        unnamed = codes < 0
+        if unnamed.any():
+            for weight, slope, bias in zip(*self._crowd(now), strict=True):
+                leads = slope * differences[unnamed]
+                chances[unnamed] += weight * self._chances(now, leads, np.full(len(leads), bias))
+        if not unnamed.all():
+            slopes, biases = (values[codes[~unnamed]] for values in self._worker_parameters(now))
+            chances[~unnamed] = self._chances(now, slopes * differences[~unnamed], biases)
+        return chances
 
     def predict(self, left: Any, right: Any, *, workers: Any = None) -> npt.NDArray[Any]:
         """Return the item of each pair that is more likely to win, shape (n,); the left one if both are equally likely.
@@ -204,14 +220,6 @@ class ItemEstimator(Estimator[A, RankFit, ItemFitted[RankFit]]):
         chances = one.predict_proba(left, right, workers=workers)
         sides = [codes_of(now.items, side, "item") for side in (left, right)]
         return now.items.values[np.where(chances[:, 0] >= chances[:, 1], *sides)]
-
-    def _of_named(self, now: ItemFitted[RankFit], workers: Any, values: Array, else_: float) -> Array | float:
-        """Value of each worker, with `else_` for workers that were not in ``fit`` and if no workers are passed."""
-        if workers is None:
-            return else_
-        worker_ids = [workers] if isinstance(workers, str) or np.ndim(workers) == 0 else workers
-        place = now.workers.find(worker_ids)
-        return np.where(place >= 0, values[place], else_)
 
 
 class ComparisonEstimator(ItemEstimator[Comparisons]):
@@ -257,3 +265,24 @@ def disconnected_items_warning(components: npt.NDArray[np.int64], items: Names, 
 def no_intervals(n: int) -> tuple[Array, Array]:
     """Return NaN errors and infinite intervals, for fits without intervals."""
     return np.full(n, np.nan), np.stack([np.full(n, -np.inf), np.full(n, np.inf)], axis=1)
+
+
+#: Most groups of workers whose predictions are averaged.
+_CROWD_GROUPS = 64
+
+
+def crowd_average(n_answers: npt.NDArray[np.int64], slopes: Array, biases: Array) -> tuple[Array, Array, Array]:
+    """Return weights, slopes and biases of groups of similar workers, weighted by their numbers of answers.
+
+    Workers in order of their slopes are cut into at most 64 groups of about equal weight.
+    """
+    if np.ptp(slopes) == 0 and np.ptp(biases) == 0:
+        return np.ones(1), slopes[:1], biases[:1]
+    order = np.lexsort((biases, slopes))
+    weights = n_answers[order] / n_answers.sum()
+    before = np.cumsum(weights) - weights
+    group = np.arange(len(order)) if len(order) <= _CROWD_GROUPS else (before * _CROWD_GROUPS).astype(np.int64)
+    group = np.unique(group, return_inverse=True)[1]
+    total = np.bincount(group, weights)
+    mean_slopes, mean_biases = (np.bincount(group, weights * values[order]) / total for values in (slopes, biases))
+    return np.asarray(total, np.float64), np.asarray(mean_slopes), np.asarray(mean_biases)

@@ -15,7 +15,14 @@ from manyhands._base.overlap import Doubts
 from manyhands._base.progress import Callback
 from manyhands._base.results import Columns
 from manyhands.pairwise import _intervals
-from manyhands.pairwise.base import ComparisonEstimator, RankFit, SlopeFit, disconnected_items_warning, no_intervals
+from manyhands.pairwise.base import (
+    ComparisonEstimator,
+    RankFit,
+    SlopeFit,
+    crowd_average,
+    disconnected_items_warning,
+    no_intervals,
+)
 from manyhands.pairwise.table import Comparisons
 
 if TYPE_CHECKING:
@@ -190,14 +197,14 @@ class _Fitter(ComparisonEstimator):
         """
         return self._fitted().fit_as(GameFit).error_of_errors
 
-    def _slopes(self, now: ItemFitted[RankFit], workers: Any) -> Array | float:
-        return self._of_named(now, workers, now.fit_as(GameFit).slope, 1.0)
-
-    def _biases(self, now: ItemFitted[RankFit], workers: Any) -> Array | float:
+    def _worker_parameters(self, now: ItemFitted[RankFit]) -> tuple[Array, Array]:
         fit = now.fit_as(GameFit)
-        return self._of_named(now, workers, fit.left_biases, fit.left_bias)
+        return fit.slope, fit.left_biases
 
-    def _chances(self, now: ItemFitted[RankFit], leads: Array, biases: Array | float) -> Array:
+    def _crowd(self, now: ItemFitted[RankFit]) -> tuple[Array, Array, Array]:
+        return crowd_average(now.n_labels, *self._worker_parameters(now))
+
+    def _chances(self, now: ItemFitted[RankFit], leads: Array, biases: Array) -> Array:
         ahead, tie = leads + biases, now.fit_as(GameFit).tie
         if np.isnan(tie):
             return super()._chances(now, leads, biases)

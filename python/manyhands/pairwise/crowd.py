@@ -119,11 +119,14 @@ class CrowdBT(ComparisonEstimator):
         """
         return super().predict_proba(left, right, workers=workers)
 
-    def _biases(self, now: ItemFitted[RankFit], workers: Any) -> Array | float:
-        """Reliability of the workers."""
-        return self._of_named(now, workers, now.fit_as(ReliabilityFit).reliability, 1.0)
+    def _worker_parameters(self, now: ItemFitted[RankFit]) -> tuple[Array, Array]:
+        reliability = now.fit_as(ReliabilityFit).reliability
+        return np.ones(len(reliability)), reliability
 
-    def _chances(self, now: ItemFitted[RankFit], leads: Array, biases: Array | float) -> Array:
-        true_preference = super()._chances(now, leads, 0.0)
-        reliability = np.asarray(biases)[..., None]
+    def _crowd(self, now: ItemFitted[RankFit]) -> tuple[Array, Array, Array]:
+        return np.ones(1), np.ones(1), np.ones(1)
+
+    def _chances(self, now: ItemFitted[RankFit], leads: Array, biases: Array) -> Array:
+        true_preference = super()._chances(now, leads, np.zeros_like(leads))
+        reliability = biases[:, None]
         return np.asarray(reliability * true_preference + (1.0 - reliability) * true_preference[:, [1, 0, 2]])

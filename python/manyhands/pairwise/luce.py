@@ -23,7 +23,14 @@ from manyhands._base.items import codes_of
 from manyhands._base.overlap import Doubts
 from manyhands._base.progress import Callback
 from manyhands.pairwise import _intervals
-from manyhands.pairwise.base import ItemEstimator, RankFit, SlopeFit, disconnected_items_warning, no_intervals
+from manyhands.pairwise.base import (
+    ItemEstimator,
+    RankFit,
+    SlopeFit,
+    crowd_average,
+    disconnected_items_warning,
+    no_intervals,
+)
 from manyhands.pairwise.bradley_terry import BY_PRIOR
 from manyhands.pairwise.rankings_table import Rankings
 
@@ -196,5 +203,9 @@ class PlackettLuce(RankingEstimator, default=True):
         """Standard deviation of the slopes, fixed or estimated; NaN if there are no slopes."""
         return self._fitted().fit_as(SlopeFit).slope_spread
 
-    def _slopes(self, now: ItemFitted[RankFit], workers: Any) -> Array | float:
-        return self._of_named(now, workers, now.fit_as(SlopeFit).slope, 1.0)
+    def _worker_parameters(self, now: ItemFitted[RankFit]) -> tuple[Array, Array]:
+        slopes = now.fit_as(SlopeFit).slope
+        return slopes, np.zeros(len(slopes))
+
+    def _crowd(self, now: ItemFitted[RankFit]) -> tuple[Array, Array, Array]:
+        return crowd_average(now.n_labels, *self._worker_parameters(now))
