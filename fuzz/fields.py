@@ -413,93 +413,245 @@ def _webanno(document: Document) -> int:
     return len(spans)
 
 
-def _label_studio_rows(document: Document) -> int:
-    """Labels and regions of results that cells hold as JSON; plain cells may be data."""
-    if document.form == "json":
-        cells = [cell for row in _objects(document) for cell in row.values()]
-    else:
-        cells = [_json(cell) for row in document.content[1:] for cell in row]
-    total = 0
-    for cell in cells:
-        total += len(_list(cell, "choices")) or _objects_in(cell)
-    return total
-
-
 def _json(text: Any) -> Any:
-    """Return the value that a cell holds as JSON; None for other text."""
+    """Return the value of a cell that is JSON; None for other text."""
     try:
         return json.loads(text)
     except (TypeError, ValueError):
         return None
 
 
-def _labelbox(document: Document) -> int:
-    """Objects and answers of labels that are not the reference; lines of an import."""
+# Exact counts, over all documents of an export: what is read and what is reported as dropped, one by one.
+
+
+def _label_studio_rows(documents: Sequence[Document]) -> int:
+    """Count labels of regions and plain results."""
+    rows: list[dict[str, Any]] = []
+    for number, document in enumerate(documents):
+        for row in _as_objects(document):
+            cells = {name: _cell(value) if document.form == "csv" else value for name, value in row.items()}
+            rows.append(cells | {"": (number, str(row.get("id")))})
+    about = {"id", "annotation_id", "annotator", "lead_time", "created_at", "updated_at", "agreement", ""}
+    names = dict.fromkeys(name for row in rows for name in row if name not in about)
     total = 0
-    for row in _objects(document):
-        if "projects" not in row:
-            answer = row.get("answer")
-            total += _objects_in(answer) if isinstance(answer, list) else 1
-        projects = row.get("projects")
-        for project in projects.values() if isinstance(projects, dict) else ():
-            for label in _list(project, "labels"):
-                details = label.get("label_details") if isinstance(label, dict) else None
-                if isinstance(details, dict) and not details.get("is_benchmark_reference"):
-                    said = label.get("annotations")
-                    total += _objects_in(_list(said, "objects"))
-                    total += sum(_labelbox_answers(one) for one in _list(said, "classifications"))
+    for name in names:
+        if _is_a_result([(row[""], row.get(name)) for row in rows]):
+            parts = [part for row in rows for part in _as_list(row.get(name)) if part not in (None, "")]
+            total += sum(_labels_of(part) if isinstance(part, dict) else 1 for part in parts)
     return total
 
 
-def _labelbox_answers(classification: Any) -> int:
-    options = _objects_in(_list(classification, "checklist_answers"))
-    return options or (isinstance(classification, dict) and isinstance(classification.get("radio_answer"), dict))
+def _cell(text: Any) -> Any:
+    content = _json(text) if isinstance(text, str) and text.lstrip()[:1] in ("[", "{") else None
+    return text if content is None else content
 
 
-def _zooniverse(document: Document) -> int:
-    """Values of annotations in rows that are not gold."""
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+#: Fields with the labels of a region, in the order in which they are looked for.
+_REGIONS = ("choices", "taxonomy", "rating", "number", "labels", "hypertextlabels", "paragraphlabels")
+_REGIONS += ("timeserieslabels", "timelinelabels", "videolabels", "rectanglelabels", "polygonlabels", "brushlabels")
+_REGIONS += ("ellipselabels", "keypointlabels", "selected", "ranker", "datetime")
+
+
+def _is_region(part: Any) -> bool:
+    if not isinstance(part, dict):
+        return False
+    is_text = isinstance(part.get("text"), list) and set(part) <= {"text", "meta"}
+    has_outline = {"x", "y", "width", "height"} <= set(part) or {"original_width", "points"} <= set(part)
+    return is_text or has_outline or any(name in part for name in _REGIONS)
+
+
+def _labels_of(region: dict[str, Any]) -> int:
+    name = next((name for name in _REGIONS if name in region), None)
+    return max(len(_list(region, name)), 1) if name else 1
+
+
+def _is_a_result(cells: list[tuple[tuple[int, str], Any]]) -> bool:
+    """Whether a column has regions, differs between annotations of a task, or is the same for several tasks."""
+    filled = [(task, cell) for task, cell in cells if cell not in (None, "", [])]
+    if any(map(_is_region, (part for _, cell in filled for part in _as_list(cell)))):
+        return True
+    if not filled or any(isinstance(cell, list | dict) for _, cell in filled):
+        return False
+    values: dict[Any, set[str]] = {}
+    for task, cell in cells:
+        values.setdefault(task, set()).add(str("" if cell is None else cell))
+    differ = any(len(of) > 1 for of in values.values())
+    return differ or len({str(cell) for _, cell in filled}) < len({task[1] for task, _ in filled})
+
+
+def _as_objects(document: Document) -> list[dict[str, Any]]:
+    if document.form == "json":
+        return _objects(document)
     head, *rows = document.content
-    if "annotations" not in head:
-        return 0
-    at, gold = head.index("annotations"), head.index("gold_standard") if "gold_standard" in head else len(head)
-    counted = [row for row in rows if len(row) > at and row[gold : gold + 1] in ([], [""])]
-    return sum(_zooniverse_values(_json(row[at])) for row in counted)
+    return [dict(zip(head, row, strict=False)) for row in rows if row]
 
 
-def _zooniverse_values(said: Any) -> int:
-    if isinstance(said, list):
-        return sum(_zooniverse_values(one) for one in said)
-    if isinstance(said, dict) and "task" in said:
-        return _zooniverse_values(said.get("value"))
-    return said not in (None, "")
-
-
-def _via(document: Document) -> int:
-    """Shapes of images and attributes of files."""
+def _labelbox(documents: Sequence[Document]) -> int:
+    """Count objects, answers, and the answers about objects and about answers; lines of an import."""
     total = 0
-    if document.form == "csv":
-        head, *rows = document.content
-        attributes: dict[str, Any] = {}
-        for cells in rows:
-            row = dict(zip(head, cells, strict=False))
-            total += bool(_json(row.get("region_shape_attributes")))
-            attributes.setdefault(row.get("filename", ""), _json(row.get("file_attributes")))
-        return total + sum(len(one) for one in attributes.values() if isinstance(one, dict))
-    content = document.content if isinstance(document.content, dict) else {}
-    images = content.get("_via_img_metadata", content)
-    for image in images.values() if isinstance(images, dict) else ():
-        regions, attributes = (
-            (image.get(name) for name in ("regions", "file_attributes")) if isinstance(image, dict) else (None, None)
-        )
-        total += _objects_in(list(regions.values()) if isinstance(regions, dict) else regions)
-        total += len(attributes) if isinstance(attributes, dict) else 0
+    for row in (row for document in documents for row in _objects(document)):
+        if "projects" not in row:
+            total += _labelbox_answers(row) if "answer" in row else 1 + _inner(row)
+            continue
+        for project in row["projects"].values():
+            for label in _list(project, "labels"):
+                annotations = label.get("annotations") or {}
+                total += sum(1 + _inner(one) for one in annotations.get("objects") or [])
+                total += sum(_labelbox_answers(one) for one in annotations.get("classifications") or [])
     return total
 
 
-def _webanno2(document: Document) -> int:
-    """Beginnings of spans."""
-    cells = [cell for line in document.content if re.match(r"\d+(-\d+)?\t", line) for cell in line.split("\t")[2:]]
-    return sum(part.startswith("B-") for cell in cells for part in cell.split("|"))
+def _inner(one: Any) -> int:
+    return len(one.get("classifications") or []) if isinstance(one, dict) else 0
+
+
+def _labelbox_answers(one: dict[str, Any]) -> int:
+    """Count the chosen options and what they were asked in turn, or the text."""
+    answer = one.get("answer")
+    if "radio_answer" in one or isinstance(answer, dict):
+        option = one.get("radio_answer", answer)
+        return _has_a_name(option) + _inner(option)
+    if "checklist_answers" in one or "checklist_answer" in one or isinstance(answer, list):
+        options = one.get("checklist_answers", one.get("checklist_answer", answer)) or []
+        return sum(1 + _inner(option) for option in options)
+    if "text_answer" in one:
+        return one["text_answer"].get("content") is not None
+    return 1
+
+
+def _has_a_name(option: Any) -> bool:
+    return bool(option.get("name") or option.get("value") or option.get("schemaId"))
+
+
+def _zooniverse(documents: Sequence[Document]) -> int:
+    """Count values, marks and choices, and the answers about marks and about choices; gold counts as two answers."""
+    values: list[tuple[Any, Any, int]] = []
+    for row in (row for document in documents for row in _as_objects(document)):
+        workflow = row.get("workflow_name") or row.get("workflow_id")
+        times = 2 if str(row.get("gold_standard")).lower() == "true" else 1
+        for one in _zooniverse_tasks(_json(row.get("annotations") or "[]")):
+            label = " ".join(str(one.get("task_label") or "").split())
+            values.append(((workflow, str(one.get("task")), label), one["value"], times))
+    drawing = {key for key, value, _ in values for mark in _zooniverse_marks(value) if _tool(mark)}
+    return sum(_zooniverse_count(value, times, key in drawing) for key, value, times in values)
+
+
+def _zooniverse_tasks(said: Any) -> Iterator[dict[str, Any]]:
+    for one in said:
+        value = one["value"]
+        if isinstance(value, list) and value and all(isinstance(part, dict) and "task" in part for part in value):
+            yield from _zooniverse_tasks(value)
+        else:
+            yield one
+
+
+def _zooniverse_marks(value: Any) -> list[dict[str, Any]]:
+    marks = value if isinstance(value, list) else []
+    is_drawing = all(isinstance(mark, dict) and not {"choice", "select_label"} & set(mark) for mark in marks)
+    return marks if is_drawing else []
+
+
+def _tool(mark: dict[str, Any]) -> bool:
+    """Whether a mark is a point or a rectangle."""
+    sides = {name for name, value in mark.items() if value is not None} & {
+        "x",
+        "y",
+        "width",
+        "height",
+        "r",
+        "rx",
+        "angle",
+        "points",
+    }
+    return sides in ({"x", "y"}, {"x", "y", "width", "height"})
+
+
+def _zooniverse_count(value: Any, times: int, drawing: bool) -> int:
+    if value is None:
+        return 0
+    if drawing and (marks := _zooniverse_marks(value)):
+        return sum((times if _tool(mark) else 1) + bool(mark.get("details")) for mark in marks)
+    if isinstance(value, dict):
+        return 1
+    if not isinstance(value, list):
+        return times
+    if value and all(isinstance(one, dict) for one in value):
+        if all("choice" in one for one in value):
+            return times * len({str(one["choice"]) for one in value}) + sum(bool(one.get("answers")) for one in value)
+        return 1
+    return times * len(value)
+
+
+def _via(documents: Sequence[Document]) -> int:
+    """Count the regions of images, once for each attribute that any region has, and values of attributes of files."""
+    n_regions, total, names = 0, 0, set()
+    for document in documents:
+        images: dict[str, Any] = {}
+        if document.form == "csv":
+            for row in _as_objects(document):
+                images.setdefault(row["filename"], _json(row.get("file_attributes") or "{}"))
+                if _json(row.get("region_shape_attributes") or "{}"):
+                    n_regions += 1
+                    names |= set(_json(row.get("region_attributes") or "{}"))
+        else:
+            for image in document.content.get("_via_img_metadata", document.content).values():
+                images[str(image["filename"])] = image.get("file_attributes") or {}
+                regions = image["regions"]
+                for region in regions.values() if isinstance(regions, dict) else regions:
+                    n_regions += 1
+                    names |= set(region.get("region_attributes") or {})
+        for attributes in images.values():
+            for value in attributes.values():
+                total += sum(map(bool, value.values())) if isinstance(value, dict) else value not in (None, "")
+    return total + n_regions * max(len(names), 1)
+
+
+def _webanno2(documents: Sequence[Document]) -> int:
+    """Count spans in columns of spans alone; in other columns filled cells, unless relations are attached to them."""
+    columns: list[tuple[str, list[str]]] = []
+    for document in documents:
+        first = next((line for line in document.content if not line.startswith("#id=")), "")
+        names: list[str] = []
+        if first.lstrip().startswith("# "):
+            for layer in first.split("#")[1:]:
+                name, *features = (part.strip() for part in layer.split("|"))
+                relation = any(feature.startswith("AttachTo=") for feature in features)
+                names += [f"{name} {feature}{' relation' * relation}" for feature in features if feature]
+        lines = [line.rstrip("\r").split("\t")[2:] for line in document.content if line and not line.startswith("#")]
+        for place in range(max(map(len, lines), default=0)):
+            cells = [cells[place] if place < len(cells) else "_" for cells in lines]
+            columns.append((names[place] if place < len(names) else str(place), cells))
+    empty = {"_", "O", ""}
+    tagged = {name for name, cells in columns if _tags(cells) and not name.endswith("relation")}
+    total = 0
+    for name, cells in columns:
+        if name in tagged:
+            total += _spans(cells)
+        elif "AttachTo=" not in name:
+            total += sum(cell not in empty for cell in cells)
+    return total
+
+
+def _tags(cells: list[str]) -> bool:
+    parts = [part for cell in cells if cell not in ("_", "O", "") for part in cell.split("|")]
+    return bool(parts) and all(part[:2] in ("B-", "I-") or part in ("_", "O", "") for part in parts)
+
+
+def _spans(cells: list[str]) -> int:
+    """Count the tags that begin a span: B-, and I- after a token without this label."""
+    total, before = 0, set()
+    for cell in cells:
+        now = set()
+        for part in cell.split("|"):
+            if part[:2] in ("B-", "I-"):
+                total += part[0] == "B" or part[2:] not in before
+                now.add(part[2:])
+        before = now
+    return total
 
 
 def _cells(fits: Callable[[str, list[str]], bool]) -> Callable[[Document], int]:
@@ -533,12 +685,16 @@ COUNTS: dict[str, Callable[[Document], int]] = {
     "coco": _coco,
     "cvat": _cvat,
     "webanno": _webanno,
+    "mturk": _cells(lambda name, head: name.startswith("Answer.")),
+    "crowdflower": _cells(lambda name, head: f"{name}_gold" in head),
+    "toloka": _cells(lambda name, head: name.startswith("OUTPUT:")),
+}
+
+#: How many answers an export of each platform holds and how many it must report as dropped, in sum and exactly.
+EXACT: dict[str, Callable[[Sequence[Document]], int]] = {
     "webanno-tsv2": _webanno2,
     "label-studio-rows": _label_studio_rows,
     "labelbox": _labelbox,
     "zooniverse": _zooniverse,
     "via": _via,
-    "mturk": _cells(lambda name, head: name.startswith("Answer.")),
-    "crowdflower": _cells(lambda name, head: f"{name}_gold" in head),
-    "toloka": _cells(lambda name, head: name.startswith("OUTPUT:")),
 }

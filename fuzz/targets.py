@@ -287,6 +287,12 @@ def accounts_for_all(documents: Sequence[structure.Document], done: str) -> None
         if export is None:
             plain_rows_are_kept(paths, documents, notes, done)
             return
+    if platform in structure.EXACT:
+        n_answers = structure.EXACT[platform](documents)
+        n_read = sum(marks(answer) for answer in export.answers if answer.said is not None)
+        n_dropped = sum(part.count for part in export.dropped)
+        account = f"{done}: {n_answers} answers in {platform}, {n_read} read, {n_dropped} reported as dropped"
+        assert n_answers == n_read + n_dropped, account
     count = structure.COUNTS.get(platform)
     if count is not None:
         held = sum(map(count, documents))

@@ -129,6 +129,33 @@ def test_a_reader_that_loses_something_is_found_out(lost, monkeypatch):
         run()
 
 
+@pytest.mark.parametrize("platform", list(fields.EXACT))
+def test_exact_counts_notice_each_lost_answer_and_each_lost_report(platform, monkeypatch):
+    sound, n_judged = targets.read_files, 0
+    for documents in targets.EXPORTS:
+        with targets.quiet():
+            export, name = sound(targets.written(documents)) if targets.is_read(documents) else (None, "")
+        if name != platform:
+            continue
+        targets.accounts_for_all(documents, "unchanged")
+        losses = [
+            replace(export, answers=[*export.answers[:place], *export.answers[place + 1 :]])
+            for place, answer in enumerate(export.answers)
+            if answer.said not in (None, [])
+        ]
+        losses += [
+            replace(export, dropped=[*export.dropped[:place], *export.dropped[place + 1 :]])
+            for place in range(len(export.dropped))
+        ]
+        for careless in losses:
+            n_judged += 1
+            monkeypatch.setattr(targets, "read_files", lambda paths, careless=careless: (careless, platform))
+            with pytest.raises(AssertionError, match=platform):
+                targets.accounts_for_all(documents, "one is missing")
+        monkeypatch.setattr(targets, "read_files", sound)
+    assert n_judged >= 3
+
+
 def test_files_are_laid_out_as_the_library_does():
     """Otherwise all that the mutator changes under right sums would be refused at the door."""
     path = targets.scratch(".mh")

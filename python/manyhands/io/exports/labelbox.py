@@ -160,7 +160,7 @@ def _unread(one: Mapping[str, Any]) -> str:
 def _chosen(answer: Any) -> Any:
     if not isinstance(answer, Mapping):
         return answer
-    return answer.get("name") or answer.get("value") or answer.get("schemaId")
+    return answer.get("name") or answer.get("value") or answer.get("schemaId") or None
 
 
 def _behind(end: Any) -> Any:
