@@ -181,12 +181,15 @@ def record(seconds: float, only: set[str]) -> dict[str, dict[str, dict[str, str]
 
 def compare(before: dict[str, Any], after: dict[str, Any]) -> None:
     """Print how many attributes agree, under which new names, and each that does not."""
-    same = 0
+    same = alone = 0
     renamed: dict[tuple[str, str], int] = {}
     differing: dict[tuple[str, str], list[str]] = {}
     for log in before:
         for method in before[log]:
-            one, other = before[log][method], after.get(log, {}).get(method, {})
+            one, other = before[log][method], after.get(log, {}).get(method)
+            if other is None:
+                alone += 1
+                continue
             for name, value in one.items():
                 if other.get(name) == value:
                     same += 1
@@ -194,7 +197,7 @@ def compare(before: dict[str, Any], after: dict[str, Any]) -> None:
                     renamed[name, again[0]] = renamed.get((name, again[0]), 0) + 1
                 else:
                     differing.setdefault((method, name if name in other else f"{name} (missing after)"), []).append(log)
-    print(f"{same:,} attributes have the same bits")
+    print(f"{same:,} attributes have the same bits; {alone:,} fits were made with the first commit only")
     for (name, new), count in sorted(renamed.items()):
         print(f"{count:,} more as {new}, formerly {name}")
     for (method, name), logs in sorted(differing.items()):

@@ -1118,7 +1118,6 @@ def rank_one_fit(
     tol: float,
     components: npt.NDArray[np.uint32] | None = None,
     trim: npt.NDArray[np.uint32] | None = None,
-    plain: bool = False,
     progress: Callable[[int, float], object] | None = None,
 ) -> _RankOne: ...
 def rank_one_graph(

@@ -30,17 +30,19 @@ from manyhands.categorical.shards.encoder import Encoder, memory_of
 from manyhands.categorical.shards.journal import Journal
 from manyhands.categorical.shards.passes import Sharded
 from manyhands.categorical.shards.summary import Summary
-from manyhands.categorical.shards.votes import ShardedAnnotations, open_shards, write_shards
+from manyhands.categorical.shards.votes import open_shards, write_shards
 from manyhands.cli import main
 from manyhands.io.shards import _common
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::manyhands.errors.OverlapWarning", "ignore::manyhands.errors.ConvergenceWarning"
+    "ignore::manyhands.errors.OverlapWarning",
+    "ignore::manyhands.errors.ConvergenceWarning",
+    "ignore::manyhands.errors.GoldWarning",
 )
 
 
 @pytest.fixture(scope="module")
-def crowd(tmp_path_factory: pytest.TempPathFactory) -> tuple[mh.Annotations, ShardedAnnotations]:
+def crowd(tmp_path_factory: pytest.TempPathFactory) -> tuple[mh.Annotations, mh.Annotations]:
     votes = mh.simulate(3000, 40, 3, labels_per_task=(1, 6), seed=2).log
     return votes, write_shards(votes, tmp_path_factory.mktemp("crowd"), n_shards=5)
 
@@ -48,7 +50,7 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> tuple[mh.Annotations, Sha
 # ------------------------------------------------------------------------------------------------ what it refuses
 
 
-def test_others_say_so_before_they_start(crowd: tuple[mh.Annotations, ShardedAnnotations]) -> None:
+def test_others_say_so_before_they_start(crowd: tuple[mh.Annotations, mh.Annotations]) -> None:
     shards = crowd[1]
     refused = [
         mh.GLAD(),
@@ -66,7 +68,7 @@ def test_others_say_so_before_they_start(crowd: tuple[mh.Annotations, ShardedAnn
             call(shards)
 
 
-def test_a_fitted_start_goes_through_shards(crowd: tuple[mh.Annotations, ShardedAnnotations]) -> None:
+def test_a_fitted_start_goes_through_shards(crowd: tuple[mh.Annotations, mh.Annotations]) -> None:
     start = mh.DawidSkene(max_iter=3, tol=0).fit(crowd[0])
     model, found = (mh.DawidSkene(init=start, max_iter=3, tol=0).fit(votes) for votes in crowd)
     close(model, found)
@@ -182,7 +184,7 @@ def test_memory_is_an_amount() -> None:
             memory_of(wrong)
 
 
-def test_a_pass_wants_what_fits_the_shard(crowd: tuple[mh.Annotations, ShardedAnnotations]) -> None:
+def test_a_pass_wants_what_fits_the_shard(crowd: tuple[mh.Annotations, mh.Annotations]) -> None:
     shard = crowd[1].passes.part(0).shard
     factors, prior = _core.em_factors(np.full((39, 3, 3), 1 / 3), np.full(3, 1 / 3))
     with pytest.raises(ValueError, match=r"40 workers.*39"):
@@ -218,12 +220,12 @@ def test_a_stopped_fit_goes_on_with_the_same_bits(tmp_path: Path, method: str) -
         table = shards.passes.but(journal=Counted(tmp_path / f"journal-{stop}"))
         made.clear()
         with pytest.raises(Stopped):
-            METHODS[method](gold).fit(ShardedAnnotations(table))
+            METHODS[method](gold).fit(mh.Annotations.from_shards(table))
         n_before = len(list((tmp_path / f"journal-{stop}").iterdir()))
         assert n_before == stop
         stop = 0
         made.clear()
-        found = METHODS[method](gold).fit(ShardedAnnotations(table))
+        found = METHODS[method](gold).fit(mh.Annotations.from_shards(table))
         for name in ("posterior_", "confusion_", "prior_", "history_"):
             assert (getattr(found, name) == getattr(wanted, name)).all()
         # What was made was not made again.
@@ -360,7 +362,7 @@ def test_the_lock_of_a_directory_is_closed(tmp_path: Path) -> None:
         os.fstat(lock)
 
 
-def test_a_shard_is_checked_once(crowd: tuple[mh.Annotations, ShardedAnnotations], monkeypatch: Any) -> None:
+def test_a_shard_is_checked_once(crowd: tuple[mh.Annotations, mh.Annotations], monkeypatch: Any) -> None:
     passes = Sharded(crowd[1].passes.directory)
     checks: list[bool] = []
     read = type(passes.directory).read

@@ -21,7 +21,7 @@ from shard_logs import METHODS, ORDER, close, fresh
 import manyhands as mh
 from manyhands._base.description import Spread
 from manyhands.categorical.shards.encoder import Encoder
-from manyhands.categorical.shards.votes import ShardedAnnotations, write_shards
+from manyhands.categorical.shards.votes import write_shards
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::manyhands.errors.OverlapWarning", "ignore::manyhands.errors.ConvergenceWarning"
@@ -86,7 +86,7 @@ def test_batches_give_the_table_that_a_frame_gives(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Encoder, "_target", lambda *_: rows)
         found = mh.Annotations.from_batches(frames(log, size), out_of_core=fresh(tmp_path), **how)
-    assert isinstance(found, ShardedAnnotations)
+    assert found.in_shards
     assert found.in_memory() == whole
     assert found.tasks.tolist() == whole.tasks.tolist()
     assert found.unlabelled.tolist() == whole.unlabelled.tolist()
@@ -122,7 +122,7 @@ def test_files_are_read_as_in_memory(tmp_path: Path, ending: str) -> None:
     whole = mh.read(path)
     found = mh.read(path, out_of_core=tmp_path / "shards", memory="256MB")
     assert found.tasks.dtype == np.int64
-    assert isinstance(found, ShardedAnnotations)
+    assert found.in_shards
     assert found.in_memory() == whole
     # Once more, it is opened; with other settings, or once the file has changed, it is of another log.
     when = (tmp_path / "shards" / "manifest.json").stat().st_mtime_ns
@@ -201,13 +201,13 @@ def test_answers_are_those_of_the_table(
 
 
 @pytest.fixture(scope="module")
-def crowd(tmp_path_factory: pytest.TempPathFactory) -> tuple[mh.Annotations, ShardedAnnotations]:
+def crowd(tmp_path_factory: pytest.TempPathFactory) -> tuple[mh.Annotations, mh.Annotations]:
     votes = mh.simulate(3000, 40, 3, labels_per_task=(1, 6), seed=2).log
     return votes, write_shards(votes, tmp_path_factory.mktemp("crowd"), n_shards=5)
 
 
 @pytest.mark.parametrize("method", ["full", "default", "vote"])
-def test_threads_change_no_bit(crowd: tuple[mh.Annotations, ShardedAnnotations], method: str) -> None:
+def test_threads_change_no_bit(crowd: tuple[mh.Annotations, mh.Annotations], method: str) -> None:
     before, found = mh.get_num_threads(), []
     try:
         for n in (1, 2, 3):
@@ -220,7 +220,7 @@ def test_threads_change_no_bit(crowd: tuple[mh.Annotations, ShardedAnnotations],
         assert all((a == b).all() for a, b in zip(found[0], other, strict=True))
 
 
-def test_agreement_and_description(crowd: tuple[mh.Annotations, ShardedAnnotations]) -> None:
+def test_agreement_and_description(crowd: tuple[mh.Annotations, mh.Annotations]) -> None:
     votes, shards = crowd
     assert shards.describe() == votes.describe()
     for level in ("nominal", "ordinal", "interval"):
@@ -232,7 +232,7 @@ def test_agreement_and_description(crowd: tuple[mh.Annotations, ShardedAnnotatio
         mh.agreement.fleiss_kappa(shards, resamples=10)
 
 
-def test_ties_are_broken_as_in_memory(crowd: tuple[mh.Annotations, ShardedAnnotations], tmp_path: Path) -> None:
+def test_ties_are_broken_as_in_memory(crowd: tuple[mh.Annotations, mh.Annotations], tmp_path: Path) -> None:
     for ties in ("random", "abstain"):
         model, found = (mh.MajorityVote(ties=ties, seed=3).fit(votes) for votes in crowd)
         assert found.labels_.tolist() == model.labels_.tolist()

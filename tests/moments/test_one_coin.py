@@ -26,16 +26,15 @@ ONE_COIN = [
     mh.moments.MMSR(),
     mh.moments.MMSR(trim=0.2),
 ]
-KERNELS = ("spectral", "gradient", "ratio", "msr", "published")
+KERNELS = ("spectral", "gradient", "ratio", "msr")
 
 
 def run(module, name: str, n: int, pairs, values, weights, *, trim=None, **stop):
     """One of the kernels, in the core or among the twins, under one name for all."""
     if name == "ratio":
         stop["components"] = moments.components(n, pairs).astype(np.uint32)
-    elif name in ("msr", "published"):
-        stop |= {"trim": np.ones(n, np.uint32) if trim is None else trim, "plain": name == "published"}
-        name = "msr"
+    elif name == "msr":
+        stop["trim"] = np.ones(n, np.uint32) if trim is None else trim
     return module.rank_one_fit(n, pairs, values, weights, method=name, **stop)
 
 

@@ -139,18 +139,18 @@ def leading(matrix, components, max_iter: int, tol: float) -> tuple[np.ndarray, 
     return x * np.sqrt(np.maximum(value, 0))[components], steps, done
 
 
-def rank_one_msr(n, pairs, values, weights, *, trim, plain: bool, max_iter: int, tol: float) -> RankOne:
-    """Means of ratios without the most extreme; signs before, or after where `plain`."""
+def rank_one_msr(n, pairs, values, weights, *, trim, max_iter: int, tol: float) -> RankOne:
+    """Means of ratios without the most extreme; signs first."""
     c, w = dense(n, pairs, values, weights)
     fit, step, closest, idle = RankOne(start(np.abs(c), w)), 0.5, np.inf, 0
-    sides = np.ones(n) if plain else signs(c, w, fit.vector)
-    turned = np.abs(c) if plain else c * np.outer(sides, sides)
+    sides = signs(c, w, fit.vector)
+    turned = c * np.outer(sides, sides)
     while fit.n_iter < max_iter and not fit.converged:
         x, moved = fit.vector, fit.vector.copy()
         for i in range(n):
             partners = np.flatnonzero(w[i])
             ratios = turned[i, partners] / x[partners]
-            counts = np.ones(len(partners)) if plain else w[i, partners] * x[partners] ** 2
+            counts = w[i, partners] * x[partners] ** 2
             order = np.lexsort((counts, ratios))
             ratios, counts = ratios[order], counts[order]
             below = min(trim[i], (ratios < x[i] * (1 - 1e-12)).sum())
@@ -158,14 +158,14 @@ def rank_one_msr(n, pairs, values, weights, *, trim, plain: bool, max_iter: int,
             left = slice(below, len(ratios) - above)
             if counts[left].sum() > 0:
                 mean = (ratios[left] * counts[left]).sum() / counts[left].sum()
-                moved[i] = np.clip(x[i] + step * (mean - x[i]), 1e-3, np.inf if plain else 1.0)
+                moved[i] = np.clip(x[i] + step * (mean - x[i]), 1e-3, 1.0)
         change = np.abs(moved - x).max()
         fit.converged = bool(tol > 0 and change <= tol)
         closest, idle = (change / step, 0) if change / step < closest * (1 - 1e-3) else (closest, idle + 1)
         step, idle = (step / 2, 0) if idle == 20 else (step, idle)
         fit.history.append(float(np.linalg.norm(np.outer(x, x) - np.outer(moved, moved))))
         fit.vector, fit.n_iter = moved, fit.n_iter + 1
-    fit.vector = fit.vector * (signs(c, w, fit.vector) if plain else sides)
+    fit.vector = fit.vector * sides
     return fit
 
 

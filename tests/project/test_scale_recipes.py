@@ -13,7 +13,7 @@ import pytest
 import manyhands as mh
 from manyhands.categorical.shards.directory import open_directory
 from manyhands.categorical.shards.passes import Sharded
-from manyhands.categorical.shards.votes import ShardedAnnotations, open_shards, write_shards
+from manyhands.categorical.shards.votes import open_shards, write_shards
 
 PAGE = Path(__file__).parents[2] / "docs" / "scale.md"
 
@@ -25,15 +25,15 @@ def recipe(engine: str) -> str:
 
 
 @pytest.fixture
-def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ShardedAnnotations:
+def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> mh.Annotations:
     monkeypatch.chdir(tmp_path)
     crowd = mh.simulate(200, 15, 3, labels_per_task=5, seed=2)
     write_shards(crowd.log, tmp_path / "shards", n_shards=4)
     return open_shards(tmp_path / "shards")
 
 
-def same_as_files(engine: type[Sharded], plain: ShardedAnnotations) -> None:
-    there = ShardedAnnotations(engine(open_directory("shards/")))
+def same_as_files(engine: type[Sharded], plain: mh.Annotations) -> None:
+    there = mh.Annotations.from_shards(engine(open_directory("shards/")))
     gold = {3: 1, 150: 0}
     for model in (
         mh.MajorityVote(),
@@ -48,7 +48,7 @@ def same_as_files(engine: type[Sharded], plain: ShardedAnnotations) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::manyhands.errors.ConvergenceWarning")
-def test_dask(shards: ShardedAnnotations) -> None:
+def test_dask(shards: mh.Annotations) -> None:
     pytest.importorskip("dask", reason="Dask is not installed: its recipe is not tried")
     names: dict[str, Any] = {"__name__": "recipe"}
     exec(recipe("Dask"), names)
@@ -58,7 +58,7 @@ def test_dask(shards: ShardedAnnotations) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_ray(shards: ShardedAnnotations) -> None:
+def test_ray(shards: mh.Annotations) -> None:
     pytest.importorskip("ray", reason="Ray is not installed: its recipe is not tried")
     import ray
 

@@ -18,7 +18,6 @@ from manyhands._base.names import Names
 from manyhands.categorical.shards.claim import Claim
 from manyhands.categorical.shards.directory import Writer
 from manyhands.categorical.shards.passes import Sharded
-from manyhands.categorical.shards.votes import ShardedAnnotations
 
 #: One thread compiles little, and one collects: a session starts in half the time.
 FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -56,7 +55,7 @@ def text_log(n: int = 120, m: int = 12, k: int = 3, *, seed: int = 0, name: str 
     )
 
 
-def out_of_core(model: Any, path: Path) -> ShardedAnnotations:
+def out_of_core(model: Any, path: Path) -> mh.Annotations:
     """The shards that a model on Spark went through, as a directory of the library's."""
     held = model.aggregator._votes.passes
     stored = held.directory
@@ -71,7 +70,7 @@ def out_of_core(model: Any, path: Path) -> ShardedAnnotations:
             table = _core.Table(tasks, shard.who()[workers], labels, local.weights(), *sizes)
             assert _core.Shard.of(table).to_bytes() == shard.to_bytes()
             writer.add(table, stored.tasks(index))
-        return ShardedAnnotations(Sharded(writer.finish()))
+        return mh.Annotations.from_shards(Sharded(writer.finish()))
 
 
 def same_bits(model: Any, other: Any) -> None:

@@ -213,6 +213,15 @@ class Records(persist.Saved, ABC):
         """Weight of every annotation, in the order of :meth:`to_frame`; None where all weigh the same."""
         return self._table.weights()
 
+    @property
+    def in_shards(self) -> bool:
+        """Whether the answers stay in shards, on disk or elsewhere; class labels can."""
+        return False
+
+    def _whole(self) -> Self:
+        """The table with all its rows in memory, which most tables are."""
+        return self
+
     @abstractmethod
     def to_frame(self) -> pa.Table:
         """Return the annotations as an Arrow table, in the order of all that is aligned with them."""
@@ -282,9 +291,10 @@ class Records(persist.Saved, ABC):
         The file appears when it is whole and on disk, and an older one of that name stays until then; checksums tell a
         damaged one.
         """
-        arrays = dict(self._arrays())
-        if self.weights is not None:
-            arrays["weights"] = self.weights
+        whole = self._whole()
+        arrays = dict(whole._arrays())
+        if whole.weights is not None:
+            arrays["weights"] = whole.weights
         for part in self._named:
             arrays |= persist.pack_names(part, getattr(self, f"_{part}"))
         persist.write(path, self._file_kind, {}, arrays, read_back=self._read_back)

@@ -275,13 +275,14 @@ class Answers(Records):
 
     def to_frame(self) -> pa.Table:
         """Return the annotations as an Arrow table: task, worker, what was said, and weight if there are weights."""
-        tasks, workers, said = self._table.columns()
+        whole = self._whole()
+        tasks, workers, said = whole._table.columns()
         columns = {
             "task": arrow.take(self._tasks.arrow(), tasks),
             "worker": arrow.take(self._workers.arrow(), workers),
         }
         columns |= self._said(said)
-        return arrow.table(columns if self.weights is None else columns | {"weight": self.weights})
+        return arrow.table(columns if whole.weights is None else columns | {"weight": whole.weights})
 
     @abstractmethod
     def _said(self, said: npt.NDArray[Any]) -> dict[str, Any]:
@@ -309,11 +310,12 @@ class Answers(Records):
         """
         task_keep = checks.mask_of(self._tasks, tasks, "task")
         worker_keep = checks.mask_of(self._workers, workers, "worker")
-        task_codes, worker_codes, _ = self._table.columns()
+        whole = self._whole()
+        task_codes, worker_codes, _ = whole._table.columns()
         keep = task_keep[task_codes] & worker_keep[worker_codes]
         if not keep.any():
             raise ValueError("no annotation is left: the selected tasks and workers have none in common")
-        return self._subset(keep, task_keep, self._unlabelled if tasks is None else None)
+        return whole._subset(keep, task_keep, self._unlabelled if tasks is None else None)
 
     def sample(self, *, fraction: float | None = None, per_task: int | None = None, seed: int = 0) -> Self:
         """Return a random part of the annotations: a fraction of all, or at most some number per task.
@@ -330,6 +332,7 @@ class Answers(Records):
         """
         if (fraction is None) == (per_task is None):
             raise ValueError("give either fraction= or per_task=")
+        whole = self._whole()
         key = np.random.default_rng(seed).random(self.n_annotations)
         keep = np.zeros(len(key), np.bool_)
         if fraction is not None:
@@ -342,11 +345,11 @@ class Answers(Records):
         elif per_task is not None:
             if operator.index(per_task) < 1:
                 raise ValueError(f"per_task must be at least 1, not {per_task}")
-            starts = self._table.offsets()[:-1].astype(np.int64)
-            order = np.lexsort((key, self._table.columns()[0]))
+            starts = whole._table.offsets()[:-1].astype(np.int64)
+            order = np.lexsort((key, whole._table.columns()[0]))
             place = np.arange(len(key)) - np.repeat(starts, self.labels_per_task)
             keep[order[place < per_task]] = True
-        return self._subset(keep, np.ones(self.n_tasks, np.bool_), self._unlabelled)
+        return whole._subset(keep, np.ones(self.n_tasks, np.bool_), self._unlabelled)
 
     def _subset(self, keep: npt.NDArray[np.bool_], wanted: npt.NDArray[np.bool_], unlabelled: Names | None) -> Self:
         """Keep the marked annotations; wanted tasks left with none join the unlabelled."""

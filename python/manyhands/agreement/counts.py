@@ -11,7 +11,6 @@ from manyhands._base.checks import check_choice
 from manyhands._base.estimator import Array
 from manyhands.agreement.result import Agreement, Jackknife, check_weights, labels_of, scale_by_rank
 from manyhands.categorical.shards.passes import Sharded
-from manyhands.categorical.shards.votes import ShardedAnnotations
 from manyhands.categorical.table import Annotations
 
 #: Levels of measurement.
@@ -212,7 +211,7 @@ def _by_rank(votes: Any, coefficient: str, weights: str | None, jackknife: Jackk
 
 
 def _of_counts(votes: Annotations, coefficient: str, scale: dict[str, Any], jackknife: Jackknife) -> Agreement:
-    if isinstance(votes, ShardedAnnotations):
+    if votes.in_shards:
         sums = _of_shards(votes.passes, coefficient, scale, jackknife)
     else:
         sums = votes.table.agreement_by_counts(coefficient=coefficient, **scale, **jackknife.arguments())

@@ -13,7 +13,6 @@ from manyhands import _core
 from manyhands._base.checks import check_between, check_choice, check_number, warn_of_data
 from manyhands._base.data_checks import made_table
 from manyhands._base.estimator import Array
-from manyhands.categorical.shards.votes import ShardedAnnotations
 from manyhands.categorical.table import Annotations, as_annotations
 
 _WEIGHTS = ("linear", "quadratic")
@@ -139,7 +138,7 @@ def labels_of(votes: Any) -> Annotations:
     table: Annotations = as_annotations(votes)
     if not table._weighted():
         return table
-    if isinstance(table, ShardedAnnotations):
+    if table.in_shards:
         table = table.in_memory()
     assert table.weights is not None
     warn_of_data(

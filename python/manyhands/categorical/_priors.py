@@ -13,7 +13,6 @@ from manyhands import metrics
 from manyhands._base.checks import COUNTS, countable
 from manyhands._base.estimator import Array
 from manyhands.categorical.gold import read_gold
-from manyhands.categorical.shards.votes import ShardedAnnotations
 from manyhands.categorical.table import Annotations
 from manyhands.metrics.matching import match_gold_in_parts
 
@@ -86,7 +85,7 @@ def told(votes: Annotations, gold: Any) -> Told:
     if gold is None:
         return Told(votes.passes)
     gold = as_gold(votes, gold)
-    if not isinstance(votes, ShardedAnnotations):
+    if not votes.in_shards:
         codes = gold_codes(votes, gold)
         known = np.flatnonzero(codes >= 0)
         return Told(votes.passes, codes, known, codes[known])

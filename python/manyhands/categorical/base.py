@@ -26,8 +26,7 @@ from manyhands.categorical._passes import posterior_under
 from manyhands.categorical._posterior import DensePosterior, Posterior, Winners, as_posterior
 from manyhands.categorical._reference import KnownReference, Reference
 from manyhands.categorical._streamed import StreamedPosterior
-from manyhands.categorical.shards.votes import STREAMED, ShardedAnnotations
-from manyhands.categorical.table import Annotations, as_annotations
+from manyhands.categorical.table import STREAMED, Annotations, as_annotations
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -188,7 +187,7 @@ class Aggregator(TaskEstimator[Annotations, ClassFit, ClassFitted], Insight):
         return 8 * votes.n_labels * (votes.n_tasks + votes.n_workers * votes.n_classes)
 
     def _check_room(self, votes: Annotations) -> None:
-        if isinstance(votes, ShardedAnnotations):
+        if votes.in_shards:
             why = self._needs_memory()
             if why is not None:
                 raise TypeError(

@@ -20,7 +20,6 @@ from manyhands.categorical.shards.claim import Claim
 from manyhands.categorical.shards.directory import Writer
 from manyhands.categorical.shards.encoder import rows_of_shard
 from manyhands.categorical.shards.passes import Sharded
-from manyhands.categorical.shards.votes import ShardedAnnotations
 from manyhands.categorical.table import Annotations
 
 __all__ = ["CategoricalSimulation", "simulate"]
@@ -293,7 +292,7 @@ def _in_shards(
             writer.add(votes.table, Names(first + np.flatnonzero(labelled)))
             found.append(drawn[labelled])
             unlabelled.append(first + np.flatnonzero(~labelled))
-        return ShardedAnnotations(Sharded(writer.finish(Names(np.concatenate(unlabelled))))), np.concatenate(found)
+        return Annotations.from_shards(Sharded(writer.finish(Names(np.concatenate(unlabelled))))), np.concatenate(found)
 
 
 def _number(letter: str, n: int, ids: str) -> Names:

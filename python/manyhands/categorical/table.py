@@ -23,6 +23,12 @@ from manyhands._base.spelling import groups_of, shown, skeleton
 from manyhands._base.task_table import Answers
 from manyhands.categorical.dense import build_dense
 
+#: Methods that go through shards one by one.
+STREAMED = (
+    "MajorityVote, WeightedVote, DawidSkene, BayesianDawidSkene (vb), HierarchicalDawidSkene, HierarchicalMACE, "
+    "Consensus (which is mh.aggregate), krippendorff_alpha, fleiss_kappa, gwet_ac1 and gwet_ac2"
+)
+
 
 class Annotations(Answers):
     """An immutable, sparse table of (task, worker, label) triples.
@@ -245,6 +251,26 @@ class Annotations(Answers):
         return encode_batches(batches, settings, out_of_core, memory=memory)
 
     @classmethod
+    def from_shards(cls, passes: Any) -> Self:
+        """Build a table whose annotations stay in shards, from the driver that goes through them.
+
+        Methods that go through annotations shard by shard take it as any other table, in memory that does not grow
+        with the log. All others raise before they start; :meth:`in_memory` makes a plain table. What is asked for a
+        task or an annotation at a time (``tasks``, ``codes()``, ``to_frame()``, …) is read then, if it fits. Tasks are
+        in the same order as in memory. ``mh.read(path, out_of_core=directory)`` makes such a table from files.
+
+        Parameters
+        ----------
+        passes
+            A :class:`manyhands.categorical.shards.passes.Sharded`, or an object of a class derived from it.
+        """
+        from manyhands.categorical.shards.votes import ShardNames
+
+        found = passes.directory
+        labels = found.labels if passes.abstentions else None
+        return cls(passes, ShardNames(found), found.workers, found.classes, found.unlabelled, labels)
+
+    @classmethod
     def from_soft(
         cls,
         frame: Any,
@@ -375,16 +401,63 @@ class Annotations(Answers):
 
     @property
     def table(self) -> _core.Table:
-        """The compiled table of codes: frozen, and what kernels take."""
+        """The compiled table of codes: frozen, and what kernels take. `TypeError` for a log in shards."""
+        if self.in_shards:
+            raise TypeError(
+                f"this log is in shards ({self.passes.directory.path}), and what was asked for needs all of it in "
+                f"memory: votes.in_memory() reads it, where it fits. Methods that go through shards are {STREAMED}"
+            )
         return self._table
 
     @property
     def passes(self) -> Any:
-        """What loops over annotations go through: the compiled table, or shards on disk."""
+        """What loops over annotations go through: the compiled table, or a driver of shards on disk or elsewhere."""
         return self._table
 
+    @property
+    def in_shards(self) -> bool:
+        """Whether the annotations stay in shards, of which a loop reads one at a time."""
+        return not isinstance(self._table, _core.Table)
+
+    def in_memory(self) -> Self:
+        """Return the same annotations in memory; `MemoryError` where they do not fit. O(annotations)."""
+        if not self.in_shards:
+            return self
+        names = (Names(self._tasks._store), self._workers, self._classes, self._unlabelled, self._labels)
+        return type(self)(self.passes.read_table(), *names)
+
+    def resumable(self) -> Self:
+        """Return the same log in shards, whose passes write their sums to disk.
+
+        A fit that is killed and begun again, with the same settings, takes those that were made from there and ends
+        with the same bits. Each pass takes a file as large as the parameters until `forget` deletes them.
+        """
+        return self._driven_by(self._shards().resumable())
+
+    def forget(self) -> None:
+        """Delete what the passes of `resumable` wrote."""
+        self._shards().forget()
+
+    def _shards(self) -> Any:
+        if not self.in_shards:
+            raise TypeError("only fits to a log in shards can be resumed: mh.read(path, out_of_core=directory)")
+        return self.passes
+
+    def _driven_by(self, passes: Any) -> Self:
+        """The same annotations in shards that a driver goes through."""
+        made: Self = type(self).from_shards(passes)
+        return made
+
+    def _whole(self) -> Self:
+        return self.in_memory()
+
     def _weighted(self) -> bool:
-        return self._table.weights() is not None
+        return bool(self.passes.directory.sizes.weighted) if self.in_shards else self._table.weights() is not None
+
+    @property
+    def weights(self) -> npt.NDArray[np.float64] | None:
+        """Weight of every annotation, aligned with :meth:`codes`; None where all weigh the same."""
+        return self._whole()._table.weights() if self._weighted() else None
 
     @property
     def n_classes(self) -> int:
@@ -418,7 +491,12 @@ class Annotations(Answers):
 
     def codes(self) -> tuple[Codes, Codes, npt.NDArray[np.uint16]]:
         """Task, worker and label code of every annotation, in task order: fresh arrays, 10 bytes each."""
-        return self._table.columns()
+        return self._whole()._table.columns()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if self.in_shards:
+            return type(self).from_shards, (self.passes,)
+        return super().__reduce_ex__(protocol)
 
     def __repr__(self) -> str:
         annotations = counted(self.n_annotations, "annotation")
@@ -428,7 +506,8 @@ class Annotations(Answers):
         never = self.n_labels - self.n_classes
         abstain = f" and {counted(never, 'abstention')}" if never else ""
         weighted = ", weighted" if self._weighted() else ""
-        return f"<Annotations: {annotations} of {tasks} by {workers}, {classes}{abstain}{weighted}>"
+        where = f", in {counted(len(self.passes), 'shard')}" if self.in_shards else ""
+        return f"<Annotations: {annotations} of {tasks} by {workers}, {classes}{abstain}{weighted}{where}>"
 
     def _identity(self) -> tuple[Any, ...]:
         return (*super()._identity(), self._classes, self._labels, self._ordered)
@@ -450,9 +529,11 @@ class Annotations(Answers):
         """
         if self.n_labels == self.n_classes:
             return self
-        keep = self.codes()[2] < self.n_classes
-        if not keep.any():
+        if not self._table.label_counts()[: self.n_classes].any():
             raise ValueError("every annotation is an abstention: there is nothing to aggregate")
+        if self.in_shards:
+            return self._driven_by(self.passes.but(abstentions=False))
+        keep = self.codes()[2] < self.n_classes
         same = np.arange(self.n_labels, dtype=np.uint16)
         table = self._table.keep(keep).recoded(same, self.n_classes, self.n_classes)
         names = (self._tasks, self._workers, self._classes, self._unlabelled)
@@ -493,6 +574,9 @@ class Annotations(Answers):
 
     def _task_spread(self) -> tuple[Spread, float]:
         """How many annotations tasks have, and the share of them that have two or more."""
+        if self.in_shards:
+            tally = self.passes.summary.lengths.astype(np.int64)
+            return Spread.of_tally(tally), float(tally[2:].sum() / tally.sum())
         return Spread.of(per_task := self.labels_per_task), float(np.mean(per_task > 1))
 
     # ------------------------------------------------------------------------------------------- persistence

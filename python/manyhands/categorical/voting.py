@@ -20,7 +20,6 @@ from manyhands.categorical._posterior import Posterior, Winners
 from manyhands.categorical._streamed import StreamedPosterior, VotePosterior
 from manyhands.categorical.base import Aggregator, ClassFit
 from manyhands.categorical.shards.passes import Part
-from manyhands.categorical.shards.votes import ShardedAnnotations
 from manyhands.categorical.table import Annotations
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class _Voting(Aggregator):
     ) -> ClassFit:
         """Workers are judged by the shares themselves."""
         shares: Array | StreamedPosterior
-        if isinstance(votes, ShardedAnnotations):
+        if votes.in_shards:
             shares = VotePosterior(votes.passes, by)
             totals = np.zeros(votes.n_classes)
             vote = shares.of_part
@@ -275,7 +274,7 @@ class WeightedVote(_Voting):
 
 def _agreement(votes: Annotations, weights: Array | None = None) -> Array:
     """Share of each worker's labels that name the winner of the (weighted) vote."""
-    if isinstance(votes, ShardedAnnotations):
+    if votes.in_shards:
         sums = np.zeros((votes.n_workers, 2))
         vote = VotePosterior(votes.passes, weights).of_part
 

@@ -91,7 +91,7 @@ def run(args: Namespace) -> None:
             if piped:
                 labels = _answers(args, model, votes)
                 seen.look(labels)
-            elif hasattr(votes, "forget"):  # it is on disk
+            elif votes.in_shards:
                 write_parts(map(seen.look, model._frames()), args.output)
             else:
                 write(seen.look(_answers(args, model, votes)), args.output)
@@ -280,7 +280,7 @@ class Seen:
 
 def forget(votes: Annotations) -> None:
     """Delete what was kept in case the run was killed: it has ended."""
-    if hasattr(votes, "forget"):
+    if votes.in_shards:
         votes.forget()
 
 

@@ -124,8 +124,7 @@ def read_log(args: Namespace) -> Any:
     directory = _directory(args) if log.kind == CLASSES else None
     if directory is None:
         return log.read()
-    votes = log.encode(directory, args.memory or "4GB")
-    return votes.resumable()
+    return log.encode(directory, args.memory or "4GB").resumable()
 
 
 def read_classes(args: Namespace) -> Any:

@@ -30,7 +30,6 @@ from manyhands.sequences.encode import advice_on_times
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from manyhands.categorical.shards.votes import ShardedAnnotations
 
 #: How the answers of a log are arranged.
 Layouts = Literal["long", "wide", "by-worker", "by-task"]
@@ -279,7 +278,7 @@ class Log:
                 check_inferred(made, self.names, self.asked)
             return self._shown(made)
 
-    def encode(self, directory: PathLike, memory: str | int) -> ShardedAnnotations:
+    def encode(self, directory: PathLike, memory: str | int) -> Annotations:
         """Encode a log of classes in shards on disk, and return the table that reads them."""
         plain = self._layout == "long" and self._probabilities is None and self._kind in (None, "categorical")
         if not plain or self._question or self._predictions or self._worker_from_file or self._show is not None:

@@ -18,7 +18,7 @@ from manyhands.categorical.shards.claim import Claim
 from manyhands.categorical.shards.directory import Directory, is_directory, open_directory
 from manyhands.categorical.shards.encoder import Batch, Encoder, Rules, memory_of
 from manyhands.categorical.shards.passes import Sharded
-from manyhands.categorical.shards.votes import ShardedAnnotations
+from manyhands.categorical.table import Annotations
 from manyhands.errors import argument
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def encode_files(
     *,
     memory: str | int,
     labels_as_text: bool,
-) -> ShardedAnnotations:
+) -> Annotations:
     """Write the log of some files to shards, unless that was done before; columns and rules are `asked` for."""
     columns, rules = _sorted_out(asked)
     found = [find_columns(one, columns) for one in sources]
@@ -76,7 +76,7 @@ def encode_files(
             if there is None:
                 encoder = Encoder(claim, rules, memory=memory_of(memory))
                 there = encoder.run(_batches_of(sources, found, labels_as_text), source)
-    return ShardedAnnotations(Sharded(there))
+    return Annotations.from_shards(Sharded(there))
 
 
 def _encoded_before(directory: str | os.PathLike[str], source: str | None, sources: list[Source]) -> Directory | None:
@@ -98,7 +98,7 @@ def encode_batches(
     directory: str | os.PathLike[str],
     *,
     memory: str | int,
-) -> ShardedAnnotations:
+) -> Annotations:
     """Write a log that comes in frames to shards; columns and rules are `asked` for."""
     columns, rules = _sorted_out(asked)
     number = next((role for role in _NUMBERS if role in columns), None)
@@ -113,7 +113,7 @@ def encode_batches(
 
     with Claim(directory) as claim:
         encoder = Encoder(claim, rules, memory=memory_of(memory))
-        return ShardedAnnotations(Sharded(encoder.run(taken())))
+        return Annotations.from_shards(Sharded(encoder.run(taken())))
 
 
 def _fingerprint(sources: list[Source], found: list[dict[str, str]], rules: Rules, labels_as_text: bool) -> str | None:

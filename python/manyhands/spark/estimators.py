@@ -15,7 +15,7 @@ from manyhands._base import soft_labels as soft
 from manyhands._base.checks import check_number
 from manyhands.categorical.base import Aggregator
 from manyhands.categorical.shards.encoder import Rules
-from manyhands.categorical.shards.votes import ShardedAnnotations
+from manyhands.categorical.table import Annotations
 from manyhands.categorical.voting import MajorityVote as LibraryMajorityVote
 from manyhands.spark.checkpoint import Checkpoint, SparkJournal, failures
 from manyhands.spark.columns import Log, Roles
@@ -111,7 +111,7 @@ class SparkEstimator(Estimator[SparkModel]):
         n_threads = int(dataset.sparkSession.conf.get("spark.task.cpus", "1") or 1)
         stored = encode(log, checkpoint, self._option("n_shards"), retries, n_threads)
         journal = SparkJournal(checkpoint, self._option("every"))
-        aggregator.fit(ShardedAnnotations(SparkShards(stored, journal=journal)), progress=self._option("progress"))
+        aggregator.fit(Annotations.from_shards(SparkShards(stored, journal=journal)), progress=self._option("progress"))
         journal.flush()
         return SparkModel(aggregator, log)
 

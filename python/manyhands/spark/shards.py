@@ -98,7 +98,7 @@ class SparkShards(Sharded):
     directory: Stored
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Whoever is sent to an executor has its shard there, and needs no others.
+        # An executor has its shard, and needs no others.
         return type(None), ()
 
     def each(self, function: Callable[[Part], T], places: Iterable[int] | None = None) -> Iterator[T]:

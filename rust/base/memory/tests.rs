@@ -349,7 +349,7 @@ fn moments_and_factors_survive_a_refused_allocation() {
         assert_refused("spectral", |control| rank_one::spectral(&links, &options, control));
         assert_refused("gradient", |control| rank_one::gradient(&links, &options, control));
         assert_refused("ratio", |control| rank_one::ratio(&links, &[0; 7], &options, control));
-        assert_refused("msr", |control| rank_one::msr(&links, &[1; 7], false, &options, control));
+        assert_refused("msr", |control| rank_one::msr(&links, &[1; 7], &options, control));
         assert_refused("graph", |control| rank_one::graph(m, &pairs.pairs, control));
         assert_refused("spa", |control| factor::spa::spa(&confusion, k, 2, control));
         assert_refused("lstsq", |control| {

@@ -351,15 +351,12 @@ fn unit(x: &mut [f64], components: &[u32], n_components: usize) -> Result<()> {
 /// `trim[i]` neighbors can say what they like without taking the value outside the range of what the others say. Ratios
 /// count by `w x²`, the inverse of their variance, and skills are kept to 1. Steps are halved when [`PATIENCE`] of them
 /// have led no further, because values can circle around the point where a neighbor is let in again.
-///
-/// With `plain` set, ratios are those of `|C|`, all count alike, skills are not bounded and signs are settled last,
-/// with the sizes found: the method as it was published.
-pub fn msr(links: &Links, trim: &[u32], plain: bool, options: &Options, control: &Control) -> Result<Fit> {
+pub fn msr(links: &Links, trim: &[u32], options: &Options, control: &Control) -> Result<Fit> {
     if trim.len() != links.len() {
         return Err(Error::invalid(format!("{} numbers to trim for {} workers", trim.len(), links.len())));
     }
     let mut x = links.start(true)?;
-    let mut sides = if plain { Vec::new() } else { signs(links, &x, control)? };
+    let sides = signs(links, &x, control)?;
     let mut fit = Fit { vector: Vec::new(), history: Vec::new(), n_iter: 0, converged: false };
     let (mut step, mut closest, mut idle) = (0.5, f64::INFINITY, 0);
     while fit.n_iter < options.max_iter && !fit.converged {
@@ -367,17 +364,13 @@ pub fn msr(links: &Links, trim: &[u32], plain: bool, options: &Options, control:
             let ratio = |end: &End| {
                 let partner = end.partner as usize;
                 let other = x[partner];
-                if plain {
-                    (end.value.abs() / other, 1.0)
-                } else {
-                    // Zero has a sign, which would order ties: adding zero takes it away.
-                    (end.value * sides[worker] * sides[partner] / other + 0.0, end.weight * other * other)
-                }
+                // Zero has a sign, which would order ties: adding zero takes it away.
+                (end.value * sides[worker] * sides[partner] / other + 0.0, end.weight * other * other)
             };
             let mut ratios: Vec<(f64, f64)> = collected(ends.iter().map(ratio))?;
             let own = x[worker];
             Ok(match reduced_mean(&mut ratios, own, trim[worker] as usize) {
-                Some(mean) => (own + step * (mean - own)).clamp(LEAST_SKILL, if plain { f64::MAX } else { 1.0 }),
+                Some(mean) => (own + step * (mean - own)).clamp(LEAST_SKILL, 1.0),
                 None => own,
             })
         })?;
@@ -396,9 +389,6 @@ pub fn msr(links: &Links, trim: &[u32], plain: bool, options: &Options, control:
         fit.history.push(moved);
         x = next;
         control.report(fit.n_iter, moved);
-    }
-    if plain {
-        sides = signs(links, &x, control)?;
     }
     fit.vector = collected(x.iter().zip(sides).map(|(x, side)| x * side))?;
     Ok(fit)

@@ -22,9 +22,9 @@ enum Method {
 ///
 /// "spectral" is least squares; "gradient" the same with every number in [-1, 1]; "ratio" takes the leading
 /// eigenvectors of weighted values and of weights, for each of the `components` of the graph; "msr" trimmed means of
-/// ratios, where `trim` neighbors of each worker are set aside on either side, or of `plain` ones.
+/// ratios, where `trim` neighbors of each worker are set aside on either side.
 #[pyfunction]
-#[pyo3(signature = (n_workers, pairs, values, weights, *, method, max_iter, tol, components=None, trim=None, plain=false,
+#[pyo3(signature = (n_workers, pairs, values, weights, *, method, max_iter, tol, components=None, trim=None,
                     progress=None))]
 #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
 pub fn rank_one_fit<'py>(
@@ -38,7 +38,6 @@ pub fn rank_one_fit<'py>(
     tol: f64,
     components: Option<PyReadonlyArrayDyn<'py, u32>>,
     trim: Option<PyReadonlyArrayDyn<'py, u32>>,
-    plain: bool,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let (pairs, values, weights) = (slice("pairs", &pairs)?, slice("values", &values)?, slice("weights", &weights)?);
@@ -57,7 +56,7 @@ pub fn rank_one_fit<'py>(
             Method::Spectral => rank_one::spectral(&links, &options, control),
             Method::Gradient => rank_one::gradient(&links, &options, control),
             Method::Ratio => rank_one::ratio(&links, components, &options, control),
-            Method::Msr => rank_one::msr(&links, trim, plain, &options, control),
+            Method::Msr => rank_one::msr(&links, trim, &options, control),
         }
     })?;
     let found = Found::new(py).list("vector", fit.vector)?;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
@@ -10,8 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
+from manyhands._base import data_checks as checks
+from manyhands._base.checks import counted
+from manyhands._base.limits import check_memory
 from manyhands._base.names import Names
-from manyhands.categorical.shards.directory import Directory
+from manyhands.categorical.shards.directory import Directory, open_directory
 from manyhands.categorical.shards.journal import Journal
 from manyhands.categorical.shards.summary import Summary
 
@@ -173,6 +177,46 @@ class Sharded:
             given += count(part, counts=counts, classes=classes)
         return given
 
+    def read_table(self) -> _core.Table:
+        """Read all shards into one table; `MemoryError` where it does not fit."""
+        n, sizes = self.n_annotations, self.directory.sizes
+        check_memory((26 + 16 * sizes.weighted) * n, f"a table of {counted(n, 'annotation')}", "leave it in shards")
+        columns: list[tuple[Any, ...]] = []
+        for part in self.parts():
+            table = part.shard.table()
+            tasks, workers, labels = table.columns()
+            weights = table.weights() if sizes.weighted else None
+            ones = np.ones(len(tasks)) if sizes.weighted and weights is None else weights
+            columns.append((tasks + np.uint32(part.first), part.shard.who()[workers], labels, ones))
+        tasks, workers, labels = (np.concatenate([part[i] for part in columns]) for i in range(3))
+        weights = np.concatenate([part[3] for part in columns]) if sizes.weighted else None
+        shape = (self.n_tasks, self.n_workers, self.n_labels)
+        return checks.made_table(tasks, workers, labels, weights, *shape, n_classes=self.n_classes)
+
+    def offsets(self) -> npt.NDArray[np.int64]:
+        """Return where the annotations of each task begin, and where the last end."""
+        n = self.n_tasks
+        check_memory(16 * n, f"numbers of {counted(n, 'task')}", "see describe().labels_per_task")
+        lengths = [np.diff(part.shard.table().offsets()) for part in self.parts()]
+        return np.concatenate([[0], *lengths]).astype(np.int64).cumsum()
+
+    # ---------------------------------------------------------------------------------------- resumed and sent
+
+    def resumable(self) -> Self:
+        """The same shards, with the sums of each pass kept beside them; itself where they are kept already."""
+        if self.journal is not None:
+            return self
+        return self.but(journal=Journal(self.directory.folder / "journal"))
+
+    def forget(self) -> None:
+        """Delete the sums that were kept."""
+        if self.journal is not None:
+            self.journal.forget()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Known classes and a journal are of one run.
+        return _reopened, (type(self), os.fspath(self.directory.path), self.abstentions)
+
     # ------------------------------------------------------------------------------------------------- passes
 
     def open(self, *, counts: Array, classes: Array, **how: Any) -> None:
@@ -263,3 +307,7 @@ class Sharded:
     def agreeing_pairs(self) -> tuple[int, int]:
         """Agreeing and all pairs of annotations that share a task."""
         return self.summary.n_agreeing, self.summary.n_pairs
+
+
+def _reopened(driver: type[Sharded], path: str, abstentions: bool) -> Sharded:
+    return driver(open_directory(path), abstentions=abstentions)

@@ -27,8 +27,7 @@ fn exact_products_give_the_skills() {
     let control = Control::default();
     assert_near(&spectral(&links, &OPTIONS, &control).unwrap().vector, &skills, 1e-9);
     assert_near(&gradient(&links, &OPTIONS, &control).unwrap().vector, &skills, 1e-9);
-    assert_near(&msr(&links, &[1; 5], false, &OPTIONS, &control).unwrap().vector, &skills, 1e-9);
-    assert_near(&msr(&links, &[1; 5], true, &OPTIONS, &control).unwrap().vector, &skills, 1e-9);
+    assert_near(&msr(&links, &[1; 5], &OPTIONS, &control).unwrap().vector, &skills, 1e-9);
     let even = Links::new(5, &pairs, &values, &[2.0; 10]).unwrap();
     assert_near(&ratio(&even, &[0; 5], &OPTIONS, &control).unwrap().vector, &skills, 1e-9);
 }
@@ -51,7 +50,7 @@ fn workers_without_pairs_are_zero() {
     for fit in [
         spectral(&links, &OPTIONS, &control).unwrap(),
         gradient(&links, &OPTIONS, &control).unwrap(),
-        msr(&links, &[0; 4], false, &OPTIONS, &control).unwrap(),
+        msr(&links, &[0; 4], &OPTIONS, &control).unwrap(),
         ratio(&links, &[0, 0, 0, 1], &OPTIONS, &control).unwrap(),
     ] {
         assert_near(&fit.vector, &[0.5, 0.5, 0.5, 0.0], 1e-6);
@@ -64,7 +63,7 @@ fn nothing_at_all_is_an_answer() {
     let links = Links::new(2, &[], &[], &[]).unwrap();
     let control = Control::default();
     assert_eq!(spectral(&links, &OPTIONS, &control).unwrap().vector, [0.0, 0.0]);
-    assert_eq!(msr(&links, &[0; 2], false, &OPTIONS, &control).unwrap().vector, [0.0, 0.0]);
+    assert_eq!(msr(&links, &[0; 2], &OPTIONS, &control).unwrap().vector, [0.0, 0.0]);
     assert_eq!(ratio(&links, &[0, 1], &OPTIONS, &control).unwrap().vector, [0.0, 0.0]);
 }
 
@@ -75,7 +74,7 @@ fn what_cannot_be_used_is_refused() {
     assert!(Links::new(2, &[0, 1], &[0.0, 1.0], &[1.0]).is_err());
     assert!(Links::new(2, &[0, 2], &[0.0], &[1.0]).is_err());
     let links = Links::new(2, &[0, 1], &[0.5], &[1.0]).unwrap();
-    assert!(msr(&links, &[0], false, &OPTIONS, &Control::default()).is_err());
+    assert!(msr(&links, &[0], &OPTIONS, &Control::default()).is_err());
     assert!(ratio(&links, &[0], &OPTIONS, &Control::default()).is_err());
 }
 
@@ -127,8 +126,7 @@ fn no_order_of_workers_decides_what_is_balanced() {
             spectral(&links, &options, &control).unwrap().vector,
             gradient(&links, &options, &control).unwrap().vector,
             ratio(&links, &[0; 4], &options, &control).unwrap().vector,
-            msr(&links, &[0; 4], false, &options, &control).unwrap().vector,
-            msr(&links, &[0; 4], true, &options, &control).unwrap().vector,
+            msr(&links, &[0; 4], &options, &control).unwrap().vector,
         ]
     };
     let usual = fits(&pairs);
