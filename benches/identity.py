@@ -150,7 +150,7 @@ def attributes(model: Any) -> dict[str, str]:
     return hashes
 
 
-def fitted(cls: type[Any] | None, table: Any) -> dict[str, str]:
+def fit_hashes(cls: type[Any] | None, table: Any) -> dict[str, str]:
     """Fit and hash, or name the exception."""
     settings = {"distance": "levenshtein"} if isinstance(table, mh.Objects) else {}
     try:
@@ -171,11 +171,11 @@ def record(seconds: float, only: set[str]) -> dict[str, dict[str, dict[str, str]
             if suffix:
                 classes = [cls for cls in classes if cls.__name__ in ("MajorityVote", "DawidSkene", "Mean", "Median")]
             of_log = entries.setdefault(name + suffix, {})
-            of_log["default"] = fitted(None, table)
+            of_log["default"] = fit_hashes(None, table)
             for cls in classes:
                 if time.monotonic() > end:
                     return entries
-                of_log[cls.__name__] = fitted(cls, table)
+                of_log[cls.__name__] = fit_hashes(cls, table)
     return entries
 
 

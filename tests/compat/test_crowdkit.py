@@ -260,7 +260,7 @@ class TestAbsent:
         with pytest.raises(AttributeError, match=f"{name}.*GLAD.*HRRASA"):
             getattr(twin, name)
         assert not hasattr(twin, name)
-        listed = PAGE.read_text(encoding="utf-8").split("## What has no counterpart")[1].split("```")[0]
+        listed = PAGE.read_text(encoding="utf-8").split("## Names without a counterpart")[1].split("```")[0]
         assert f"`{name}`" in listed
 
     def test_other_names_are_just_not_there(self):

@@ -266,9 +266,9 @@ class Annotations(Answers):
         """
         from manyhands.categorical.shards.votes import ShardNames
 
-        found = passes.directory
-        labels = found.labels if passes.abstentions else None
-        return cls(passes, ShardNames(found), found.workers, found.classes, found.unlabelled, labels)
+        directory = passes.directory
+        names = (ShardNames(directory), directory.workers, directory.classes, directory.unlabelled)
+        return cls(passes, *names, directory.labels if passes.abstentions else None)
 
     @classmethod
     def from_soft(
@@ -445,8 +445,8 @@ class Annotations(Answers):
 
     def _driven_by(self, passes: Any) -> Self:
         """The same annotations in shards that a driver goes through."""
-        made: Self = type(self).from_shards(passes)
-        return made
+        votes: Self = type(self).from_shards(passes)
+        return votes
 
     def _whole(self) -> Self:
         return self.in_memory()

@@ -412,6 +412,6 @@ class ROVER(Twin):
         ]
         answers = texts.ROVER(fold=False).fit(Texts.from_arrays(data["task"].tolist(), data["worker"].tolist(), coded))
         words = {code: word for word, code in codes.items()}
-        found = [self.detokenizer([words[code] for code in text.split()]) for text in answers.texts_]
-        self.texts_ = series(found, import_pandas().Index(answers.tasks_, name="task"), "text")
+        joined = [self.detokenizer([words[code] for code in text.split()]) for text in answers.texts_]
+        self.texts_ = series(joined, import_pandas().Index(answers.tasks_, name="task"), "text")
         return self

@@ -203,7 +203,7 @@ class Sharded:
     # ---------------------------------------------------------------------------------------- resumed and sent
 
     def resumable(self) -> Self:
-        """The same shards, with the sums of each pass kept beside them; itself where they are kept already."""
+        """The same shards, with the sums of each pass kept next to them; itself where they are kept already."""
         if self.journal is not None:
             return self
         return self.but(journal=Journal(self.directory.folder / "journal"))
@@ -215,7 +215,7 @@ class Sharded:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Known classes and a journal are of one run.
-        return _reopened, (type(self), os.fspath(self.directory.path), self.abstentions)
+        return _reopen, (type(self), os.fspath(self.directory.path), self.abstentions)
 
     # ------------------------------------------------------------------------------------------------- passes
 
@@ -309,5 +309,5 @@ class Sharded:
         return self.summary.n_agreeing, self.summary.n_pairs
 
 
-def _reopened(driver: type[Sharded], path: str, abstentions: bool) -> Sharded:
+def _reopen(driver: type[Sharded], path: str, abstentions: bool) -> Sharded:
     return driver(open_directory(path), abstentions=abstentions)
