@@ -29,7 +29,7 @@ SOME, MANY = 1500, 200_000
 LEFT_OUT = {"elapsed_", "seconds_"}
 NUMERIC = ("affect_anger", "affect_fear", "affect_joy", "affect_valence", "movie_reviews", "politeness_wiki")
 GAMES = {"left": "left", "right": "right", "winner": "label", "worker": "worker"}
-PAIRWISE = {name: GAMES for name in ("age_pairs", "convarg", "wmt15_ranking")} | {
+PAIRWISE = dict.fromkeys(("age_pairs", "convarg", "wmt15_ranking"), GAMES) | {
     "music_sim_pairs": GAMES | {"context": "task"}
 }
 TEXTS = ("crowdwsa_t1", "crowdwsa_t2", "crowdspeech_dev_clean")
@@ -87,7 +87,11 @@ def tables(most: int | None) -> Iterator[tuple[str, str, Any]]:
     melodies["same"] = ~((melodies.label == melodies.left) | (melodies.label == melodies.right))
     melodies["left"] = melodies.task + " / " + melodies.left
     melodies["right"] = melodies.task + " / " + melodies.right
-    yield "music_sim_pairs same", "clustering", mh.Similarities.from_frame(melodies[["left", "right", "worker", "same"]])
+    yield (
+        "music_sim_pairs same",
+        "clustering",
+        mh.Similarities.from_frame(melodies[["left", "right", "worker", "same"]]),
+    )
     for name in ("medical_re", "uds_wordsense"):
         log = rows(name, most)
         log["label"] = log.label.str.split("|")

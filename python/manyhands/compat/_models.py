@@ -18,6 +18,7 @@ from manyhands.errors import ConvergenceWarning
 if TYPE_CHECKING:
     from manyhands.compat._log import Frame, Index, Series
 
+
 @dataclass(repr=False, eq=False)
 class MACE(LabelTwin):
     """MACE: on each task a worker either knows the label or spams.
