@@ -29,7 +29,8 @@ def aggregate(
     Parameters
     ----------
     answers
-        A table of any kind, such as :class:`~manyhands.Annotations`, or a frame with well-known column names.
+        A table of any kind, such as :class:`~manyhands.Annotations`, a frame with well-known column names, the path
+        of a file, or a list of tuples: ``(task, worker, label)``, or the required columns of the `kind`.
     kind
         What a frame holds, where its columns do not tell: ``"categorical"``, ``"numeric"``, ….
     gold

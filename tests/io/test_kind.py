@@ -43,3 +43,18 @@ def test_commands_for_classes_read_values_as_classes(path, capsys):
     assert "the log holds numeric answers" in complaint(capsys, f"audit {path}")
     run(f"audit {path} --kind categorical -q")
     run(f"compare {path} --kind categorical --methods majority -q")
+
+
+def test_rows_are_the_required_columns_of_the_kind():
+    rows = [("a", "x", "u"), ("a", "y", "u"), ("b", "x", "v")]
+    assert (
+        mh.aggregate(rows)
+        .to_frame()
+        .equals(mh.aggregate(mh.Annotations.from_arrays(*zip(*rows, strict=True))).to_frame())
+    )
+    rated = mh.aggregate([("a", "x", 1.0), ("a", "y", 3.0)], kind="numeric")
+    assert rated.answers_.tolist() == [pytest.approx(2.0, abs=1e-6)]
+    with pytest.raises(ValueError, match=r"row 1 .*\('a', 'y'\).*task, worker, label"):
+        mh.aggregate([("a", "x", "u"), ("a", "y")])
+    with pytest.raises(TypeError):
+        mh.aggregate([1, 2])

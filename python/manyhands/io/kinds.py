@@ -107,8 +107,16 @@ def check_inferred(table: Records, names: Sequence[str], named: Mapping[str, Any
     table._refuse_item(used["text"], [name for name in names if name not in used.values()])
 
 
+def _columns_of_rows(rows: list[tuple[Any, ...]], roles: Sequence[str]) -> dict[str, list[Any]]:
+    """Turn rows of values, one for each required role, into columns."""
+    for number, row in enumerate(rows):
+        if not isinstance(row, tuple) or len(row) != len(roles):
+            raise ValueError(f"row {number} is {row!r}; each row of a list must be a tuple ({', '.join(roles)})")
+    return dict(zip(roles, map(list, zip(*rows, strict=True)), strict=True))
+
+
 def as_kind(answers: Any, kind: str | None = None) -> Records:
-    """Return a table of answers; make one of a path, or of a frame whose columns have well-known names."""
+    """Return a table of answers; make one of a path, of rows, or of a frame whose columns have well-known names."""
     if isinstance(answers, Records):
         if kind not in (None, answers.kind, answers.spec.word):
             raise ValueError(f"the table holds {answers.kind} answers, not {kind}; make one of that kind from the log")
@@ -120,10 +128,12 @@ def as_kind(answers: Any, kind: str | None = None) -> Records:
 
         log: Records = read(answers, kind=kind)
         return log
-    names = names_of(answers)
     settings = {}
     if kind == "ordinal":
         kind, settings = "categorical", {"ordered": True}
+    if isinstance(answers, list) and answers and isinstance(answers[0], tuple):
+        answers = _columns_of_rows(answers, table_of(kind or "categorical").spec.required)
+    names = names_of(answers)
     table: Any = table_of(kind if kind is not None else kind_by_columns(names))
     columns = {} if kind is None else with_answer(table, names, {})
     made: Records = table.from_frame(answers, **columns, **settings)
