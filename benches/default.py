@@ -31,9 +31,8 @@ from scipy.special import ndtr
 import data
 import harness
 import manyhands as mh
-from manyhands.categorical._calibration import EVEN, calibrated
+from manyhands.categorical._calibration import EVEN, calibrated, information
 from manyhands.categorical.base import Aggregator
-from manyhands.categorical.consensus import MEMBERS
 
 # fmt: off
 LOGS = [
@@ -144,8 +143,9 @@ def scores(model: Aggregator, index: np.ndarray, truth: np.ndarray) -> dict[str,
 
 def recalibrated(votes: mh.Annotations, index: np.ndarray, truth: np.ndarray) -> list[dict[str, float]]:
     """Log-loss and calibration error of the default, by what confidences are discounted with."""
-    plain = np.mean([make(tol=mh.Consensus().tol).fit(votes).posterior_ for make in MEMBERS.values()], axis=0)
-    effective = votes.table.effective_votes(mh.Consensus(correlation=0.0).fit(votes)._information)
+    model = mh.Consensus(correlation=0.0).fit(votes)
+    plain = (model.posterior_ - EVEN / votes.n_classes) / (1.0 - EVEN)
+    effective = votes.table.effective_votes(information(model.confusion_))
     plain, effective, truth = plain[index][truth >= 0], effective[index][truth >= 0], truth[truth >= 0]
     return [
         {

@@ -163,10 +163,12 @@ def test_calibration_changes_no_label(shared: float) -> None:
         mh.categorical.HierarchicalMACE(tol=1e-4).fit(votes),
         mh.categorical.HierarchicalMACE(strength=float("inf"), tol=1e-4).fit(votes),
     ]
-    plain = np.mean([member.posterior_ for member in members], axis=0)
+    rows = em.Rows.of(votes)
+    weight, accuracy = bayes.vote_weight(rows, model.confusion_, model.prior_)
+    plain = (1 - weight) * np.mean([member.posterior_ for member in members], axis=0)
+    plain += weight * bayes.equal_vote(rows, accuracy, votes.n_classes)
     np.testing.assert_array_equal(model.posterior_.argmax(axis=1), plain.argmax(axis=1))
     np.testing.assert_array_equal(model.labels_, votes.classes[plain.argmax(axis=1)])
-    rows = em.Rows.of(votes)
     effective = bayes.effective_votes(rows, bayes.information(model.confusion_))
     assert_close(model.posterior_, bayes.calibrated(plain, effective, model.discount_, EVEN), 1e-9, "posterior")
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 from scipy.integrate import quad
-from scipy.special import digamma, gammaln
+from scipy.special import digamma, gammaln, softmax
 from scipy.stats import gamma, norm
 
 from oracles import em
@@ -286,9 +286,27 @@ def calibrated(posterior: np.ndarray, votes: np.ndarray, correlation: float, eve
     return (1 - even) * odds / odds.sum(axis=1, keepdims=True) + even / posterior.shape[1]
 
 
+def vote_weight(rows: Rows, confusion: np.ndarray, prior: np.ndarray) -> tuple[float, float]:
+    """How much the vote counts in the consensus, and the accuracy that it takes all workers to have."""
+    answers = np.bincount(rows.workers, rows.weights, len(confusion))
+    seen = (answers**2).sum() / answers.sum()
+    mean = np.average(np.einsum("mkk,k->m", confusion, prior), weights=answers)
+    k = len(prior)
+    return 1 / (1 + (seen / 20) ** 2), min(max(mean, 0.01 + 0.99 / k), max(0.99, 1 / k))
+
+
+def equal_vote(rows: Rows, accuracy: float, k: int) -> np.ndarray:
+    """Posteriors where all workers have the same accuracy and all classes are equally frequent."""
+    votes = np.zeros((rows.n_tasks, k))
+    np.add.at(votes, (rows.tasks, rows.labels), rows.weights)
+    return np.ones((len(votes), 1)) if k == 1 else softmax(votes * np.log(accuracy * (k - 1) / (1 - accuracy)), axis=1)
+
+
 def consensus(members: list, gold, rows: Rows, correlation: float | None, alpha, panel: bool | None) -> Answer:
     """The average of the models' answers, corrected by known classes; `alpha` is the crowd prior of the first."""
     average = [np.mean([getattr(member, part) for member in members], axis=0) for part in PARTS]
+    weight, accuracy = vote_weight(rows, average[1], average[2])
+    average[0] = weight * equal_vote(rows, accuracy, len(average[2])) + (1 - weight) * average[0]
     if correlation is None:
         counts = em.counts_of(rows, members[0].posterior) + alpha
         estimate, error = error_correlation(rows, members[0].posterior, counts, members[0].prior)

@@ -263,6 +263,8 @@ def _predict_consensus(model: mh.Consensus, rows: em.Rows, known: np.ndarray) ->
         average = np.average(matrices, axis=0, weights=labels_of(model))
         carried = np.array([matrices[m] if m >= 0 else average for m in known])
         mixed = mixed + em.expect(rows, prior, carried, nobody, hard=False)[0] / len(fit.priors)
+    equal = bayes.equal_vote(rows, fit.vote.accuracy, mixed.shape[1])
+    mixed = (1 - fit.vote.weight) * mixed + fit.vote.weight * equal
     informs = bayes.information(model.confusion_)
     average = np.average(informs, weights=labels_of(model))
     effective = bayes.effective_votes(rows, np.array([informs[m] if m >= 0 else average for m in known]))

@@ -33,10 +33,13 @@ _SLACK = 0.02
 
 
 def error_correlation(
-    held: Any, posterior: Array | StreamedPosterior, prior: Array, crowd_prior: Array
+    held: Any, posterior: Array | StreamedPosterior, prior: Array, crowd_prior: Array, expected: Array | None = None
 ) -> tuple[float, float]:
-    """Correlation of the errors on one task, and its standard error, given what a `HierarchicalDawidSkene` found."""
-    counts = expected_counts(held, posterior) + crowd_prior
+    """Correlation of the errors on one task, and its standard error, given what a `HierarchicalDawidSkene` found.
+
+    ``expected`` are its `expected_counts`, where they are at hand.
+    """
+    counts = (expected_counts(held, posterior) if expected is None else expected) + crowd_prior
     if not isinstance(posterior, StreamedPosterior):
         table: _core.Table = held
         return table.error_correlation(posterior, counts, prior)

@@ -102,7 +102,7 @@ class Insight(KnowsConfusion, Results):
         """Say why a task got its answer: every vote with the weight of evidence it carried.
 
         Weights of evidence are log-odds of the answer against the runner-up and add up to those of the posterior. For
-        the default, which averages three models and discounts confidences, a vote's evidence is the average over
+        the default, which averages models and discounts confidences, a vote's evidence is the average over
         members of what it adds in each, times the share of its face value that the discount leaves.
 
         Parameters

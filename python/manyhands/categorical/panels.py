@@ -139,9 +139,9 @@ def check_panel(panel: Any, correlation: Any) -> None:
 
 
 def settle_dependence(
-    votes: Annotations, panel: bool | None, correlation: float | None, crowd: tuple[Any, Array, Array]
+    votes: Annotations, panel: bool | None, correlation: float | None, crowd: tuple[Any, Array, Array, Array]
 ) -> Dependence:
-    """Decide how far errors coincide, with the posterior, class prior and crowd prior of a model of the log."""
+    """Decide how far errors coincide, with posterior, class prior, crowd prior and expected counts of a model."""
     if correlation is not None:
         given = np.array([float(correlation), 0.0])
         return Dependence(float(correlation), given, panel=False, declared=True, otherwise=PANEL_DISCOUNT)
