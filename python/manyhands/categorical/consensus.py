@@ -65,7 +65,9 @@ class EqualVote:
         per_answer = float(answers @ (answers / total)) if total > 0 else 0.0
         least = _LEAST_KNOWLEDGE + (1.0 - _LEAST_KNOWLEDGE) / len(prior)
         accuracy = float(answers @ metrics.skill(confusion, prior) / total) if total > 0 else least
-        return cls(1.0 / (1.0 + (per_answer / HALF_AT) ** 2), float(np.clip(accuracy, least, max(least, _MOST_ACCURACY))))
+        return cls(
+            1.0 / (1.0 + (per_answer / HALF_AT) ** 2), float(np.clip(accuracy, least, max(least, _MOST_ACCURACY)))
+        )
 
     def model(self, n_workers: int, n_classes: int) -> tuple[Array, Array]:
         """Class prior and confusion matrices of the workers."""
