@@ -32,7 +32,7 @@ REFUSED = {
     "infinite rank": (RANKS, "1,a,1,x 1,b,inf,x", "", "'rank' holds inf at row 1"),
     "no rank": (RANKS, "1,a,1,x 1,b,,x", "", "'rank' is missing at row 1"),
     "same as itself": (PAIRS, "a,a,1,x a,b,0,x", "", "item 'a'"),
-    "neither same nor not": (PAIRS, "a,b,maybe,x a,c,0,x", "", "holds 'maybe' at row 0, which says neither same nor"),
+    "neither same nor not": (PAIRS, "a,b,maybe,x a,c,0,x", "", "contains 'maybe' at row 0"),
     "names without an order": (GRADES, "a,1,good a,2,bad", "--ordered", "needs the order of 'bad', 'good'"),
     "a class not named": (GRADES, "a,1,hi a,2,low", "--ordered --classes low,high", "'hi' is not among the given"),
     "a token without a tag": (

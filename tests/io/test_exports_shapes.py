@@ -146,7 +146,7 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     "a polygon that crosses itself": (
         "polygonlabels",
         {"points": [[0, 0], [50, 50], [50, 0], [0, 50]]},
-        "image 5 by worker '0': region 'r1' of 'shape': a shape has a polygon that crosses itself",
+        "image 5 by worker '0': region 'r1' of 'shape': a shape has a polygon that intersects itself",
     ),
     "points that are none": ("polygonlabels", {"points": [[1, 2, 3]]}, "points are pairs of numbers"),
     "a brush that is cut off": ("brushlabels", {"rle": packed(bytes(400))[:-1]}, "a brush is cut off"),

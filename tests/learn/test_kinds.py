@@ -98,7 +98,7 @@ def test_bad_regressions_are_refused() -> None:
     with pytest.raises(mh.errors.NotFittedError, match=r"fit\(X, ratings\)"):
         mh.learn.CrowdRegression(nn.Linear(2, 1)).predict(X)
     model = mh.learn.CrowdRegression(nn.Linear(2, 1), max_epochs=1).fit(X, crowd.log)
-    with pytest.raises(ValueError, match="variance"):
+    with pytest.raises(ValueError, match="R²"):
         model.score(X, np.ones(500))
 
 
@@ -141,7 +141,7 @@ def test_items_by_name() -> None:
     np.testing.assert_allclose(by_name.predict(X), by_number.predict(X), rtol=1e-6)
     with pytest.raises(ValueError, match="'item 00'"):
         mh.learn.CrowdReward(network).fit(X, log, items=list(range(60)))
-    with pytest.raises(ValueError, match="3 rows"):
+    with pytest.raises(ValueError, match="3 entries.*60 rows"):
         mh.learn.CrowdReward(network).fit(X, log, items=names[:3])
     with pytest.raises(ValueError, match="item"):
         mh.learn.CrowdReward(nn.Linear(3, 2)).fit(X, crowd.log)
@@ -164,7 +164,7 @@ def test_the_robust_loss_is_right_on_average() -> None:
     torch.testing.assert_close(0.7 * told + 0.3 * turned, true)
     assert torch.autograd.gradcheck(lambda m: losses.robust_preference(m, 0.2), margins)
     assert torch.autograd.gradcheck(lambda m: losses.noisy_preference(m, 0.2), margins)
-    with pytest.raises(ValueError, match="below one half"):
+    with pytest.raises(ValueError, match="flip"):
         losses.robust_preference(margins, 0.5)
 
 
@@ -371,7 +371,7 @@ def test_rows_that_cannot_have_a_weight_are_refused() -> None:
 
 def test_what_cannot_be_told_is_said() -> None:
     games, _ = judged(per_pair=1)
-    with pytest.raises(ValueError, match="several workers"):
+    with pytest.raises(ValueError, match="reliability"):
         mh.learn.preference_weights(games)
     ties = mh.Comparisons.from_arrays(["a", "a"], ["b", "b"], ["tie", "tie"], [1, 2])
     with pytest.raises(ValueError, match="comparisons"):

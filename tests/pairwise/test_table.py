@@ -60,7 +60,7 @@ def test_words_of_arenas():
     # An item of that name is meant where there is one.
     table = mh.Comparisons.from_arrays(["left", "right"], ["right", "left"], ["right", "right"])
     assert sorted(table.codes()[2].tolist()) == [0, 1]
-    with pytest.raises(ValueError, match="name"):
+    with pytest.raises(ValueError, match="winner"):
         mh.Comparisons.from_arrays(["left", "a"], ["right", "b"], ["right", "right"])
 
 

@@ -341,9 +341,9 @@ def test_error_rates() -> None:
     assert metrics.word_error_rate(["a"], ["A."], fold=False) == 1.0
     assert metrics.character_error_rate(["ab c"], ["ab  d"]) == 0.25
     for given_, error, told in (
-        ((["a"], []), ValueError, "1 texts.*0"),
+        ((["a"], []), ValueError, "texts has 1 .*0"),
         (("a", ["a"]), TypeError, "texts"),
-        (([None], ["a"]), TypeError, "texts.*None.*place 0"),
+        (([None], ["a"]), TypeError, "texts.*None.*index 0"),
     ):
         with pytest.raises(error, match=told):
             metrics.word_error_rate(*given_)

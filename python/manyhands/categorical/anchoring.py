@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from statistics import NormalDist
 from typing import Any, Self
 
 import numpy as np
@@ -426,6 +425,8 @@ def contradictions(
     believed = accuracy[tested]
     remarks = []
     if len(seen):
+        from statistics import NormalDist  # slow to import
+
         # Errors at the accuracy that both sources together suggest: shares of 0 and 1 have none of their own.
         pooled = (right + seen * believed + 1.0) / (2.0 * seen + 2.0)
         error = np.sqrt(pooled * (1 - pooled) / seen + believed * (1 - believed) / np.maximum(n_labels[tested], 1))

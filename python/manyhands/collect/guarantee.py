@@ -23,7 +23,6 @@ from manyhands.collect.batch import buy
 from manyhands.collect.beliefs import beliefs_of
 from manyhands.collect.crowd import Pool, pool_of
 from manyhands.collect.gains import Ints
-from manyhands.defer.assignment import assign
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -501,6 +500,8 @@ def _plan(model: Any, rows: Ints, options: Any, budget: float | None) -> pa.Tabl
         raise ValueError(
             f"{len(rows):,} tasks and {counted(len(pool), 'option')} are too many to compare; name fewer options"
         )
+    from manyhands.defer.assignment import assign  # `collect` alone needs no part of `defer`
+
     scores = _right(model, rows, pool, options)
     capacity = np.full(len(pool), len(rows)) if pool.capacity is None else np.minimum(pool.capacity, len(rows))
     if not len(rows):

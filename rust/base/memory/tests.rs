@@ -499,6 +499,7 @@ fn sequences_survive_a_refused_allocation() {
         cells: &[0; 9],
         prior: &[1.0],
         learn: true,
+        first_rounds: 0,
         steps: &[1.0; 12],
         variational: true,
         max_iter: 2,
@@ -506,7 +507,7 @@ fn sequences_survive_a_refused_allocation() {
     };
     assert_refused("readings", |control| sequences::fit::fit(&design, &[0.2; 15], &options, control));
     assert_refused("evidence", |control| design.evidence(&[-1.0; 18], control));
-    assert_refused("tags", |control| sequences::decode::decode(&starts, &[0.5; 15], &[-1.0; 12], true, control));
+    assert_refused("tags", |control| sequences::decode::decode(&starts, &[0.5; 15], &[-1.0; 12], true, None, control));
     let graph = linked::Graph { offsets: &[0, 1, 2], neighbours: &[1, 0], opposite: &[1, 0] };
     assert_refused("links", |control| linked::propagate(&graph, &[0.1; 4], 2, 1.0, 3, 0.0, control));
 }
