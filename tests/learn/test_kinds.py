@@ -141,7 +141,7 @@ def test_items_by_name() -> None:
     np.testing.assert_allclose(by_name.predict(X), by_number.predict(X), rtol=1e-6)
     with pytest.raises(ValueError, match="'item 00'"):
         mh.learn.CrowdReward(network).fit(X, log, items=list(range(60)))
-    with pytest.raises(ValueError, match="3 entries.*60 rows"):
+    with pytest.raises(ValueError, match=r"3 entries.*60 rows"):
         mh.learn.CrowdReward(network).fit(X, log, items=names[:3])
     with pytest.raises(ValueError, match="item"):
         mh.learn.CrowdReward(nn.Linear(3, 2)).fit(X, crowd.log)
