@@ -107,7 +107,7 @@ def bend(text: str, page: str, placed: dict[str, str], repository: str) -> str:
 def toctrees(placed: dict[str, str]) -> str:
     """Write the navigation as Sphinx wants it."""
     groups = {title: [placed[page] for page in listed] for title, listed in navigation().items()}
-    groups["Reference"] = ["reference/index"]
+    groups.setdefault("Reference", []).insert(0, "reference/index")
     blocks = (
         f"```{{toctree}}\n:hidden:\n:caption: {title}\n\n" + "\n".join(files) + "\n```"
         for title, files in groups.items()

@@ -1,4 +1,4 @@
-"""Recipes of docs/scale.md for other engines run as they are typed, and give the bits that files give."""
+"""Recipes of docs/spark.md for other engines run as they are typed, and give the bits that files give."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from manyhands.categorical.shards.directory import open_directory
 from manyhands.categorical.shards.passes import Sharded
 from manyhands.categorical.shards.votes import open_shards, write_shards
 
-PAGE = Path(__file__).parents[2] / "docs" / "scale.md"
+PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 
 
 def recipe(engine: str) -> str:

@@ -223,6 +223,16 @@ def test_spans_show_their_words(scale: str, tmp_path: Path) -> None:
     assert sorted(row[place] for row in table["rows"]) == ["Ann", "Bob"]
 
 
+@pytest.mark.parametrize("n_workers", [3, 400])
+def test_axes_of_answers_have_positive_domains_where_nothing_is_drawn(n_workers: int) -> None:
+    unknown = np.full(n_workers, np.nan)
+    columns = {"worker": np.arange(n_workers), "n_answers": np.full(n_workers, 7)}
+    chart = charts.accuracies(pa.table(columns | {"skill": unknown, "skill_error": unknown}))
+    for part in chart.get("layer", [chart]):
+        low, high = part["encoding"]["x"]["scale"]["domain"]
+        assert 0 < low < high
+
+
 # ------------------------------------------------------------------------------------------------- in a browser
 
 

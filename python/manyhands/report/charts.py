@@ -46,6 +46,17 @@ def histogram(values: Any, counted_as: str, title: str, *, unit: bool = True) ->
     }
 
 
+def _answers_axis(answers: Any, field: str = "answers") -> Spec:
+    """Return a logarithmic axis of numbers of answers.
+
+    Its domain is stated: Vega's own would be that of the marks drawn, which contains zero where no mark is drawn.
+    """
+    low, high = (float(answers.min()), float(answers.max())) if len(answers) else (1.0, 1.0)
+    low = max(low, 1.0)
+    scale = {"type": "log", "domain": [low, max(high, 2 * low)], "nice": True}
+    return {"field": field, "type": "quantitative", "scale": scale, "title": "answers given"}
+
+
 def accuracies(frame: pa.Table) -> Spec:
     """Plot the accuracy of workers against their number of answers: dots, or counts of workers where they are many."""
     skill = frame.column("skill").to_numpy().astype(float)
@@ -69,7 +80,7 @@ def accuracies(frame: pa.Table) -> Spec:
                 "high": ends[1] if math.isfinite(ends[1]) else None,
             }
         )
-    x = {"field": "answers", "type": "quantitative", "scale": {"type": "log"}, "title": "answers given"}
+    x = _answers_axis(answers)
     scale = {"domain": [0, 1]}
     y = {"type": "quantitative", "title": "accuracy, 95 % interval", "scale": scale}
     flagged = any(dot["audit"] != "not flagged" for dot in dots)
@@ -118,7 +129,7 @@ def _cells(answers: Any, skill: Any) -> Spec:
         "data": {"values": cells},
         "mark": {"type": "rect", "tooltip": True},
         "encoding": {
-            "x": {"field": "from", "type": "quantitative", "scale": {"type": "log"}, "title": "answers given"},
+            "x": _answers_axis(answers[keep], "from"),
             "x2": {"field": "to"},
             "y": {"field": "low", "type": "quantitative", "title": "accuracy", "scale": {"domain": [0, 1]}},
             "y2": {"field": "high"},

@@ -1,7 +1,7 @@
 """The library on Apache Spark: logs that live in a lakehouse, or are larger than one machine's disk.
 
 Each estimator is that of the same name in the library, with the same options and defaults, over a DataFrame of
-annotations, one a row; see ``docs/scale.md``::
+annotations, one per row; see ``docs/spark.md``::
 
     from manyhands.spark import DawidSkene
 
