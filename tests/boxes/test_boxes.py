@@ -103,7 +103,7 @@ def test_points_are_read_from_files(tmp_path: Path) -> None:
     assert mh.Boxes.from_frame(wide, box=("x", "y")).n_dims == 2
     pyarrow.csv.write_csv(wide, tmp_path / "wide.csv")
     assert mh.read(tmp_path / "wide.csv", kind="boxes", x="x", y="y").n_dims == 2
-    with pytest.raises(ValueError, match="do not form a box"):
+    with pytest.raises(ValueError, match="box"):
         mh.read(tmp_path / "wide.csv", kind="boxes", x="x", x1="y")
 
 
@@ -129,7 +129,7 @@ def test_contradictions_are_named() -> None:
         mh.Boxes.from_arrays(["a", "a"], ["u", "v"], [[0, 0, 1, 1]] * 2, ["x", None])
     with pytest.raises(ValueError, match="box="):
         mh.Boxes.from_frame({"task": [1], "worker": [1], "x": [1]}, box=("x",))
-    with pytest.raises(TypeError, match="must hold numbers"):
+    with pytest.raises(TypeError, match="numbers"):
         mh.Boxes.from_arrays(["a"], ["u"], [["0", "0", "1", "1"]])
 
 
@@ -382,7 +382,7 @@ def test_bad_settings_are_named() -> None:
     ):
         with pytest.raises(ValueError, match=told):
             model.fit(boxes)
-    with pytest.raises(ValueError, match="good, hasty or careless"):
+    with pytest.raises(ValueError, match="careless"):
         mh.simulate(2, good=0, hasty=0, careless=0, kind="boxes")
 
 

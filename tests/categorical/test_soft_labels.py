@@ -103,7 +103,7 @@ def test_repeats_are_settled_first() -> None:
     for repeats, weights in (("first", [0.8, 1.0]), ("last", [0.2, 1.0])):
         votes = mh.Annotations.from_frame(log, confidence="sure", repeats=repeats)
         np.testing.assert_allclose(votes.weights, weights)
-    with pytest.raises(ValueError, match="more than once"):
+    with pytest.raises(ValueError, match="repeats"):
         mh.Annotations.from_frame(log, confidence="sure", repeats="error")
 
 

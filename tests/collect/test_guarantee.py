@@ -83,7 +83,7 @@ def test_a_misled_crowd_keeps_nothing_and_says_so():
     workers = np.tile(np.arange(5), 300)
     votes = mh.Annotations.from_arrays(tasks, workers, np.zeros(1500, int), classes=[0, 1])
     truth = np.random.default_rng(0).integers(0, 2, 300)
-    with pytest.warns(DataWarning, match="no answer can be kept"):
+    with pytest.warns(DataWarning, match="no answer"):
         promise = mh.promise(mh.aggregate(votes), (np.arange(0, 300, 2), truth[::2]), error=0.05)
     assert len(promise.kept) == 0
     assert len(promise.rest) == 300
@@ -95,17 +95,17 @@ def test_a_misled_crowd_keeps_nothing_and_says_so():
 def test_gold_of_the_fit_is_rejected(crowd):
     gold = some(crowd)
     fitted = mh.Consensus(gold=dict(list(gold.items())[:50])).fit(crowd.log)
-    with pytest.raises(ValueError, match=r"50 of 400 known answers were used to fit the model.*split the gold"):
+    with pytest.raises(ValueError, match="50 of 400.*gold"):
         mh.promise(fitted, gold)
     mh.promise(fitted, dict(list(gold.items())[50:]), error=0.2)
 
 
 def test_bad_input(crowd, model):
-    with pytest.raises(ValueError, match=r"20 known answers cannot support a promise: .* needs at least 45"):
+    with pytest.raises(ValueError, match="20.*45"):
         mh.promise(model, some(crowd, 20))
-    with pytest.raises(ValueError, match="error must lie between"):
+    with pytest.raises(ValueError, match="error"):
         mh.promise(model, some(crowd), error=0)
-    with pytest.raises(TypeError, match="expected a fitted aggregator"):
+    with pytest.raises(TypeError, match="Annotations"):
         mh.promise(crowd.log, some(crowd))
     with pytest.raises(ValueError, match=r"does not know 'Ann'.*accuracy"):
         mh.promise(model, some(crowd), options=["Ann"])
@@ -113,7 +113,7 @@ def test_bad_input(crowd, model):
         mh.promise(model, some(crowd), budget=3)
     with pytest.raises(ValueError, match="column cost"):
         mh.promise(model, some(crowd), options="all", budget=3)
-    with pytest.raises(ValueError, match="match= is for answers that are not classes"):
+    with pytest.raises(ValueError, match="match="):
         mh.promise(model, some(crowd), match=1.0)
     with pytest.raises(mh.errors.NotFittedError):
         mh.promise(mh.Consensus(), some(crowd))
@@ -121,7 +121,7 @@ def test_bad_input(crowd, model):
 
 def test_known_answers_that_are_no_random_sample_are_reported(crowd, model):
     easy = np.argsort(-model.confidence_)[:400].tolist()
-    with pytest.warns(DataWarning, match="more confident about tasks with a known answer"):
+    with pytest.warns(DataWarning, match="known answer"):
         mh.promise(model, {task: int(crowd.truth[task]) for task in easy}, error=0.1)
 
 

@@ -311,7 +311,7 @@ def test_no_output_replaces_an_input(tmp_path: Path) -> None:
     with atomic.protecting_inputs():
         atomic.protect([path])
         for name in ("log.csv", "link.csv", "./log.csv"):
-            with pytest.raises(ValueError, match="is read in the same run"), atomic.atomic_write(tmp_path / name):
+            with pytest.raises(ValueError, match="read"), atomic.atomic_write(tmp_path / name):
                 pass
     with atomic.atomic_write(path) as part:
         part.write_text("replaced")
@@ -324,7 +324,7 @@ def test_preannotations_do_not_replace_their_export(tmp_path: Path) -> None:
     path = tmp_path / "export.json"
     path.write_bytes(sample.read_bytes())
     model = mh.MajorityVote().fit(mh.read(path, question="mood"))
-    with pytest.raises(ValueError, match="it is the export"):
+    with pytest.raises(ValueError, match="export"):
         mh.io.preannotate(path, model, path, question="mood")
     assert path.read_bytes() == sample.read_bytes()
 

@@ -99,7 +99,7 @@ def test_what_does_not_fit_is_refused(saved: tuple[Path, Any], tmp_path: Path, c
         mh.load(tmp_path / "votes.mh", backbone=learners.backbone())
     with pytest.raises(mh.errors.NotFittedError):
         mh.learn.CCEM(learners.backbone()).save(tmp_path / "b")
-    with pytest.raises(OSError, match="cannot be written"):
+    with pytest.raises(OSError, match="nowhere"):
         saved[1].save(tmp_path / "nowhere" / "b")
     mh.learn.CCEM(learners.backbone(), max_epochs=1, checkpoint=tmp_path / "c").fit(crowd.X, crowd.votes)
     with pytest.raises(mh.errors.FileFormatError, match="resume=True"):

@@ -189,7 +189,7 @@ def test_resume_and_overwrite_need_a_checkpoint(tmp_path):
             learn.CCEM(backbone()).fit(log.X, log.votes, **{asked: True})
     with pytest.raises(FileNotFoundError, match=r"checkpoint.*resume"):
         ccem(tmp_path / "run.pt").fit(log.X, log.votes, resume=True)
-    with pytest.raises(ValueError, match="give one of them"):
+    with pytest.raises(ValueError, match="resume.*overwrite|overwrite.*resume"):
         ccem(tmp_path / "run.pt").fit(log.X, log.votes, resume=True, overwrite=True)
 
 
@@ -261,7 +261,7 @@ def test_a_checkpoint_of_other_answers_is_refused(begun):
         mh.Annotations.from_arrays(task[:-1], worker[:-1], label[:-1]),
         mh.Annotations.from_arrays(task, worker, label, np.full(len(task), 2.0)),
     ):
-        with pytest.raises(ValueError, match="other annotations than these"):
+        with pytest.raises(ValueError, match="annotations"):
             ccem(path).fit(log.X, other, resume=True)
 
 

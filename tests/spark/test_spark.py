@@ -238,46 +238,46 @@ def rows(**columns: Any) -> pa.Table:
 
 
 BAD: dict[str, tuple[pa.Table, dict[str, Any], type[Exception], str]] = {
-    "no column": (rows(), {"task_col": "item"}, ValueError, r"no column 'item' \(task_col\); its columns are 'task'"),
-    "no task": (rows(task=["a", None]), {}, ValueError, "task column 'task' is missing .* in 1 of 2 rows"),
-    "empty worker": (rows(worker=["", ""]), {}, ValueError, "worker column 'worker' is missing .* in 2 of 2 rows"),
+    "no column": (rows(), {"task_col": "item"}, ValueError, "'item'.*task_col.*'task'"),
+    "no task": (rows(task=["a", None]), {}, ValueError, "'task'.*1 of 2"),
+    "empty worker": (rows(worker=["", ""]), {}, ValueError, "'worker'.*2 of 2"),
     "no label": (rows(label=["c", None]), {"missing": "error"}, ValueError, "missing='drop'"),
-    "no labels": (rows(label=pa.array([None, None], "string")), {}, ValueError, "nothing to aggregate"),
-    "no rows": (rows().slice(0, 0), {}, ValueError, "there are no annotations"),
-    "lists": (rows(task=[[1], [2]]), {}, TypeError, "task column 'task' is of type array<bigint>; .* cast it"),
-    "fractions": (rows(worker=[0.5, 1.0]), {}, TypeError, "worker column 'worker' is of type double"),
+    "no labels": (rows(label=pa.array([None, None], "string")), {}, ValueError, "label"),
+    "no rows": (rows().slice(0, 0), {}, ValueError, "annotations"),
+    "lists": (rows(task=[[1], [2]]), {}, TypeError, "'task'.*array<bigint>"),
+    "fractions": (rows(worker=[0.5, 1.0]), {}, TypeError, "'worker'.*double"),
     "times": (
         rows(task=pa.array([1, 2], pa.timestamp("us", "UTC"))),
         {},
         TypeError,
-        r"task column 'task' is of type timestamp; .* cast it, with unix_micros\(`task`\)",
+        r"'task'.*timestamp.*unix_micros\(`task`\)",
     ),
     "decimals": (
         rows(worker=pa.array([1, 2], pa.decimal128(10, 0))),
         {},
         TypeError,
-        r"worker column 'worker' is of type decimal\(10,0\); .* cast\(`worker` as bigint\)",
+        r"'worker'.*decimal\(10,0\).*cast\(`worker` as bigint\)",
     ),
-    "binary": (rows(label=pa.array([b"\x00", b"\xff"])), {}, TypeError, r"of type binary; .* with hex\(`label`\)"),
-    "text for weights": (rows(w=["1", "2"]), {"weight_col": "w"}, TypeError, "must hold numbers"),
-    "negative weights": (rows(w=[1.0, -1.0]), {"weight_col": "w"}, ValueError, "weight column 'w' holds 1 row"),
-    "great weights": (rows(w=[1.0, 1e300]), {"weight_col": "w"}, ValueError, "too large"),
-    "no confidence": (rows(w=[1.0, 1.5]), {"confidence_col": "w"}, ValueError, "at most 1"),
-    "both": (rows(w=[1.0, 1.5]), {"confidence_col": "w", "weight_col": "w"}, ValueError, "not both"),
-    "no order": (rows(), {"repeats": "first"}, ValueError, "needs order_by="),
-    "an order for nothing": (rows(), {"order_by": "task"}, ValueError, "means nothing"),
-    "nowhere": (rows(), {"checkpoint": None}, ValueError, "checkpoint must name a directory"),
-    "no such start": (rows(), {"init": "spectral"}, TypeError, "needs all annotations in memory"),
-    "no such model": (rows(), {"model": "half"}, ValueError, "model must be"),
-    "twice": (rows(task=["a", "a"], worker=["x", "x"]), {"repeats": "error"}, ValueError, "worker 'x' labelled task"),
+    "binary": (rows(label=pa.array([b"\x00", b"\xff"])), {}, TypeError, r"binary.*hex\(`label`\)"),
+    "text for weights": (rows(w=["1", "2"]), {"weight_col": "w"}, TypeError, "'w'"),
+    "negative weights": (rows(w=[1.0, -1.0]), {"weight_col": "w"}, ValueError, "weight.*'w'"),
+    "great weights": (rows(w=[1.0, 1e300]), {"weight_col": "w"}, ValueError, "1e\\+300|'w'"),
+    "no confidence": (rows(w=[1.0, 1.5]), {"confidence_col": "w"}, ValueError, "'w'"),
+    "both": (rows(w=[1.0, 1.5]), {"confidence_col": "w", "weight_col": "w"}, ValueError, "weight.*confidence|confidence.*weight"),
+    "no order": (rows(), {"repeats": "first"}, ValueError, "order_by"),
+    "an order for nothing": (rows(), {"order_by": "task"}, ValueError, "order_by"),
+    "nowhere": (rows(), {"checkpoint": None}, ValueError, "checkpoint"),
+    "no such start": (rows(), {"init": "spectral"}, TypeError, "init"),
+    "no such model": (rows(), {"model": "half"}, ValueError, "'half'"),
+    "twice": (rows(task=["a", "a"], worker=["x", "x"]), {"repeats": "error"}, ValueError, "'x'.*'a'"),
     "at once": (
         rows(task=["a", "a"], worker=["x", "x"], at=[1, 1]),
         {"repeats": "last", "order_by": "at"},
         ValueError,
-        "answered task 'a' twice at the same place",
+        "'a'",
     ),
-    "unknown gold": (rows(), {"gold": {"z": "c"}}, ValueError, "gold names 1 of its 1 tasks"),
-    "unknown class": (rows(), {"gold": {"a": "z"}}, ValueError, "which no worker named"),
+    "unknown gold": (rows(), {"gold": {"z": "c"}}, ValueError, "1 of 1.*'z'"),
+    "unknown class": (rows(), {"gold": {"a": "z"}}, ValueError, "'z'"),
 }
 
 
@@ -344,7 +344,7 @@ def test_no_java(monkeypatch: pytest.MonkeyPatch) -> None:
         local_session()
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(RuntimeError, match="there is no java here"):
+    with pytest.raises(RuntimeError, match="java"):
         local_session()
 
 
