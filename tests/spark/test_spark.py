@@ -267,7 +267,7 @@ BAD: dict[str, tuple[pa.Table, dict[str, Any], type[Exception], str]] = {
     "no order": (rows(), {"repeats": "first"}, ValueError, "order_by"),
     "an order for nothing": (rows(), {"order_by": "task"}, ValueError, "order_by"),
     "nowhere": (rows(), {"checkpoint": None}, ValueError, "checkpoint"),
-    "no such start": (rows(), {"init": "spectral"}, TypeError, "init"),
+    "no such start": (rows(), {"init": "spectral"}, TypeError, "start"),
     "no such model": (rows(), {"model": "half"}, ValueError, "'half'"),
     "twice": (rows(task=["a", "a"], worker=["x", "x"]), {"repeats": "error"}, ValueError, "'x'.*'a'"),
     "at once": (
