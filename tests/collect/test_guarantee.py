@@ -95,13 +95,13 @@ def test_a_misled_crowd_keeps_nothing_and_says_so():
 def test_gold_of_the_fit_is_rejected(crowd):
     gold = some(crowd)
     fitted = mh.Consensus(gold=dict(list(gold.items())[:50])).fit(crowd.log)
-    with pytest.raises(ValueError, match="50 of 400.*gold"):
+    with pytest.raises(ValueError, match=r"50 of 400.*gold"):
         mh.promise(fitted, gold)
     mh.promise(fitted, dict(list(gold.items())[50:]), error=0.2)
 
 
 def test_bad_input(crowd, model):
-    with pytest.raises(ValueError, match="20.*45"):
+    with pytest.raises(ValueError, match=r"20.*45"):
         mh.promise(model, some(crowd, 20))
     with pytest.raises(ValueError, match="error"):
         mh.promise(model, some(crowd), error=0)

@@ -189,7 +189,7 @@ def test_resume_and_overwrite_need_a_checkpoint(tmp_path):
             learn.CCEM(backbone()).fit(log.X, log.votes, **{asked: True})
     with pytest.raises(FileNotFoundError, match=r"checkpoint.*resume"):
         ccem(tmp_path / "run.pt").fit(log.X, log.votes, resume=True)
-    with pytest.raises(ValueError, match="resume.*overwrite|overwrite.*resume"):
+    with pytest.raises(ValueError, match=r"resume.*overwrite|overwrite.*resume"):
         ccem(tmp_path / "run.pt").fit(log.X, log.votes, resume=True, overwrite=True)
 
 

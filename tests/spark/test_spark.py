@@ -263,7 +263,12 @@ BAD: dict[str, tuple[pa.Table, dict[str, Any], type[Exception], str]] = {
     "negative weights": (rows(w=[1.0, -1.0]), {"weight_col": "w"}, ValueError, "weight.*'w'"),
     "great weights": (rows(w=[1.0, 1e300]), {"weight_col": "w"}, ValueError, "1e\\+300|'w'"),
     "no confidence": (rows(w=[1.0, 1.5]), {"confidence_col": "w"}, ValueError, "'w'"),
-    "both": (rows(w=[1.0, 1.5]), {"confidence_col": "w", "weight_col": "w"}, ValueError, "weight.*confidence|confidence.*weight"),
+    "both": (
+        rows(w=[1.0, 1.5]),
+        {"confidence_col": "w", "weight_col": "w"},
+        ValueError,
+        "weight.*confidence|confidence.*weight",
+    ),
     "no order": (rows(), {"repeats": "first"}, ValueError, "order_by"),
     "an order for nothing": (rows(), {"order_by": "task"}, ValueError, "order_by"),
     "nowhere": (rows(), {"checkpoint": None}, ValueError, "checkpoint"),
