@@ -11,13 +11,14 @@ import zlib
 from collections import Counter
 from pathlib import Path, PurePosixPath
 
+from manyhands._base import eval_logs
 from manyhands._base.checks import listed, warn_of_data
 from manyhands._base.limits import check_memory
 from manyhands.errors import FileFormatError
 
 ARCHIVE = ".zip"
 #: Endings of archives within archives, which are not opened.
-_NESTED = (".zip", ".tar", ".tgz", ".7z", ".rar", ".eval")
+_NESTED = (".zip", ".tar", ".tgz", ".7z", ".rar")
 #: Files that an archive may hold.
 _MOST_MEMBERS = 200_000
 #: From this size on, files must not grow by more than this factor: deflate reaches about 1,000, exports about 50.
@@ -82,9 +83,10 @@ def _members(archive: Path, entries: list[zipfile.ZipInfo], endings: tuple[str, 
 def _unpacked(content: zipfile.ZipFile, entry: zipfile.ZipInfo, path: Path) -> bytes:
     try:
         with content.open(entry) as stream:
-            return stream.read(entry.file_size)
+            data = stream.read(entry.file_size)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise FileFormatError(f"{str(path)!r} cannot be unpacked: {error}") from None
+    return eval_logs.read_eval(path, data) if path.suffix.lower() == eval_logs.ENDING else data
 
 
 def _opened(archive: Path) -> zipfile.ZipFile:

@@ -18,6 +18,8 @@ from threading import Lock
 from typing import Any, Literal
 
 from manyhands._base.archives import files_in, is_archive, read_archive
+from manyhands._base.eval_logs import ENDING as EVAL
+from manyhands._base.eval_logs import read_eval
 from manyhands._base.limits import free_memory
 from manyhands.errors import FileFormatError, argument
 
@@ -32,7 +34,7 @@ CSV = {".csv": ",", ".tsv": "\t", ".txt": ","}
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 PARQUET = {".parquet", ".pq"}
 #: Endings of files that are no tables, and how a table of WebAnno begins, which is none either.
-DOCUMENTS = (".json", ".jsonl", ".ndjson", ".manifest", ".xml", ".ann")
+DOCUMENTS = (".json", ".jsonl", ".ndjson", ".manifest", ".xml", ".ann", EVAL)
 #: Endings of files with tags in columns, a token a line.
 CONLL = (".conll", ".bio", ".iob")
 WEBANNO = "#FORMAT=WebAnno TSV"
@@ -50,7 +52,6 @@ _MAGIC = {
 NOT_READ = {
     ".xlsx": "an Excel workbook, which is not read; save the sheet as CSV",
     ".xls": "an Excel workbook, which is not read; save the sheet as CSV",
-    ".eval": "a log of Inspect in its binary form, which is not read; convert it with `inspect log convert --to json`",
     ".spacy": "a DocBin of spaCy, which is not read; it names no annotators: read what your annotation tool exports",
     ".xmi": "UIMA XMI, which is not read; export the project of INCEpTION or WebAnno as WebAnno TSV v3",
     ".tar": "a tar archive, which is not read; unpack it and name the folder",
@@ -129,7 +130,7 @@ def _in_container(path: Path) -> list[_File]:
         return [(file, True, content) for found in files for file, _, content in _in_container(found)]
     if is_archive(path):
         return [(file, True, content) for file, content in read_archive(path, endings).items()]
-    return [(path, False, None)]
+    return [(path, False, read_eval(path) if path.suffix.lower() == EVAL and path.is_file() else None)]
 
 
 def is_stream(path: Path) -> bool:

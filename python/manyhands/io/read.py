@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from manyhands._base import arrow
 from manyhands._base.building import Missing, Repeats, build, build_soft
 from manyhands._base.checks import check_choice, listed
 from manyhands._base.columns import spread
 from manyhands._base.data_checks import checked_order
-from manyhands._base.frames import WELL_KNOWN, known_among, one_known
+from manyhands._base.frames import WELL_KNOWN, one_known
 from manyhands._base.sources import Layout, PathLike, Source, enough_memory
 from manyhands._base.spelling import did_you_mean
-from manyhands._base.streams import batches, column_names, read_columns, read_roles
+from manyhands._base.streams import batches, column_names, find_columns, read_columns, read_roles
 from manyhands._base.table import Records
 from manyhands.categorical.dense import build_dense
 from manyhands.categorical.table import Annotations
 from manyhands.categorical.timestamps import Array, Dates, as_numbers, ranks, without_ranks
-from manyhands.errors import argument
+from manyhands.errors import DataWarning, argument
 from manyhands.io.exports import Export, opened, sources_to_read
-from manyhands.io.exports.export import CANNOT
+from manyhands.io.exports.export import CANNOT, as_column
 from manyhands.io.exports.files import distinct_names
 from manyhands.io.kinds import check_inferred, kind_by_columns, table_of, with_answer
 from manyhands.io.shown import shown_in_files, shown_in_frame
+from manyhands.io.verdicts import (
+    check_kind,
+    extra_columns,
+    melted,
+    verdict_frame,
+    verdicts_of,
+    wanted_columns,
+    wide_columns,
+)
 from manyhands.sequences.encode import advice_on_times
 
 if TYPE_CHECKING:
@@ -323,6 +334,54 @@ class Log:
             votes._check_guesses(read)
         return without_ranks(votes)
 
+    def verdicts(self) -> pa.Table:
+        """Return the verdicts of judges with all that is known of them, a row each, failed ones included.
+
+        Columns are ``task``, ``worker``, the verdict (``label``, ``value``, or ``left``, ``right`` and ``winner``), and
+        of ``criterion``, ``system``, ``item``, ``repeat``, ``cluster``, ``position``, ``length``, ``family``,
+        ``annotator_kind``, ``when``, ``explanation`` and ``failure`` those that the log has. All criteria of an export
+        are there unless a question was chosen.
+        """
+        with enough_memory(listed([str(one.path) for one in self.sources])):
+            document = None if self._layout == "wide" else self.document
+            if isinstance(document, Export):
+                question = self._question_of(document) if self._question or "label" in self.asked else None
+                odd = [name for name in self.asked if name != "label"]
+                if odd:
+                    raise ValueError(f"{argument(odd[0])} names a column, and {document.name} is an export")
+                kind = None if self._kind is None else check_kind(self._kind)
+                columns = document.verdict_columns(question, kind, predictions=self._predictions)
+                return arrow.table({name: as_column(values) for name, values in columns.items()})
+            if self._layout == "wide":
+                source = self._wide_source()
+                kind = check_kind(self._kind or "categorical")
+                wide = read_columns(source, list(dict.fromkeys(column_names(source))))
+                return verdict_frame(melted(wide, kind, self.asked, text=source.kind == "csv"), kind, self.asked)
+            kind = check_kind(self.kind)
+            if document is not None:
+                named = {"worker": WELL_KNOWN["worker"][0]} if self._worker_from_file else {}
+                return verdicts_of(document, kind=kind, **self.asked, **named)
+            wanted = wanted_columns(self.names, kind, self.asked)
+            if self._worker_from_file:
+                wanted.pop("worker", None)
+            found = find_columns(self.sources[0], wanted, weak=True)
+            extras = extra_columns(self.names, self.asked, found.values())
+            read = self._roles(spread({**wanted, **extras}), ["value"], raw=[*extras], weak=True)
+            if read.guesses:
+                table: Any = table_of(kind)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DataWarning)
+                    table._made(self._roles(spread(wanted), ["value"], weak=True))
+            return verdict_frame(read, kind, self.asked)
+
+    def gold(self) -> pa.Table | None:
+        """Return the truth that an export holds for its verdicts, by task and criterion; None where it holds none."""
+        if self._layout == "wide" or not isinstance(self.document, Export):
+            return None
+        question = self._question_of(self.document) if self._question or "label" in self.asked else None
+        columns = self.document.known(question, None if self._kind is None else check_kind(self._kind))
+        return None if columns is None else arrow.table({name: as_column(data) for name, data in columns.items()})
+
     # ------------------------------------------------------------------------------------------- parts of reading
 
     def _roles(self, wanted: Any, numbers: Iterable[str] = (), **settings: Any) -> Any:
@@ -376,32 +435,16 @@ class Log:
 
     def _read_wide(self) -> Annotations:
         """Read a table of classes from a file with a task per row and a worker per column, and what its tasks show."""
-        if self._worker_from_file:
-            raise ValueError(
-                f"{argument('worker_from_file', True)} is for files of one worker, and a wide table has several"
-            )
         for name in self.asked:
             if name not in ("task", "worker", *_WIDE):
                 raise ValueError(f"{argument(name)} means nothing to a wide table, where each worker has a column")
-        source, show = self.sources[0], self._show
-        if len(self.sources) > 1 or source.kind == "document":
-            raise ValueError("a wide table is read from one CSV or Parquet file")
+        source, show = self._wide_source(), self._show
         names = column_names(source)
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise ValueError(f"{source}: several columns are called {twice!r}; each worker needs a column of its own")
-        task = self.asked.get("task") or next(iter(known_among(names, (*WELL_KNOWN["task"], "id"))), None)
-        chosen = self.asked.get("worker")
-        chosen = [chosen] if isinstance(chosen, str) else chosen
-        workers = [name for name in names if name not in (task, show)] if chosen is None else chosen
+        task, workers = wide_columns(names, self.asked, show)
         wanted = [*([] if task is None else [task]), *workers]
-        for name in wanted if show is None else [*wanted, show]:
-            if name not in names:
-                role = "task" if name == task else "shown" if name == show else "worker"
-                raise ValueError(f"no {role} column {name!r}; the columns are {listed(names, 20)}")
         settings = {name: self.asked[name] for name in _WIDE if name in self.asked}
         ordered = settings.pop("ordered", False)
-        parts = build_dense(read_columns(source, wanted), task=task, chosen=chosen is not None, **settings)
+        parts = build_dense(read_columns(source, wanted), task=task, chosen="worker" in self.asked, **settings)
         wide = Annotations(*parts, ordered=checked_order(ordered, parts[3], given="classes" in settings))
         if show is None:
             return wide
@@ -409,6 +452,16 @@ class Log:
         columns = [show] if task is None else list(dict.fromkeys((task, show)))
         shown: Annotations = shown_in_frame(read_columns(source, columns), wide, task, show)
         return shown
+
+    def _wide_source(self) -> Source:
+        """The file of a wide table."""
+        if self._worker_from_file:
+            raise ValueError(
+                f"{argument('worker_from_file', True)} is for files of one worker, and a wide table has several"
+            )
+        if len(self.sources) > 1 or self.sources[0].kind == "document":
+            raise ValueError("a wide table is read from one CSV or Parquet file")
+        return self.sources[0]
 
     def _question_of(self, export: Export) -> str:
         """The question of an export that was asked for; a label that was named is the question."""

@@ -357,6 +357,14 @@ def _from_codes(cls: type[T], codes: _Codes, weights: npt.NDArray[np.float64] | 
     return cls(_core.Comparisons(*codes, weights, *sizes), items, workers, contexts)
 
 
+def outcomes_of(
+    left: Column, right: Column, winner: Column, winners: Mapping[Any, str] | None = None
+) -> npt.NDArray[np.uint8]:
+    """Return the outcome of each row: 0 if the left item won, 1 if the right one did, 2 for a tie."""
+    left_codes, right_codes, items = encode_sides(left, right)
+    return _outcomes(winner, left_codes, right_codes, items, winners)
+
+
 def _outcomes(
     winner: Column, left: Codes, right: Codes, items: Names, winners: Mapping[Any, str] | None
 ) -> npt.NDArray[np.uint8]:

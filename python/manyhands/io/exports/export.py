@@ -47,19 +47,48 @@ _MANY = ("rankings", "sequences", "intervals", "boxes", "masks", "shapes")
 #: Kinds of which an answer without rows says something too: that there was nothing to see.
 SEEN_NOTHING = ("sequences", "boxes", "masks")
 
+#: Kinds of answers that are verdicts of judges; where a log has several, the first is taken.
+VERDICTS = ("categorical", "numeric", "pairwise")
+#: What may be known of a verdict besides task, worker, answer and criterion, in the order of columns.
+EXTRAS = (
+    "system",
+    "item",
+    "repeat",
+    "cluster",
+    "position",
+    "length",
+    "left_length",
+    "right_length",
+    "family",
+    "annotator_kind",
+    "when",
+    "explanation",
+    "failure",
+)
+
 #: What stands between the parts of a name.
 _JOINT = " / "
 #: Who gave an answer of which the export does not say.
 UNKNOWN = "unknown"
 
-Status = Literal["given", "skipped", "rejected", "empty", "several"]
+Status = Literal["given", "skipped", "rejected", "empty", "several", "failed"]
 #: How answers that do not count are reported, by status.
 _NOT_COUNTED: Mapping[str, str] = {
     "skipped": "skipped answers",
     "rejected": "rejected answers",
     "empty": "answers without a label",
     "several": "answers with several labels",
+    "failed": "verdicts that failed",
 }
+#: Why an answer that does not count is no verdict of a judge, by status; rejected ones were taken back.
+_FAILURES: Mapping[str, str] = {
+    "skipped": "skipped",
+    "empty": "without a label",
+    "several": "several labels",
+    "failed": "failed",
+}
+#: What questions about numbers are called where the same name has classes, too.
+NUMBER = " (number)"
 Source = Literal["worker", "model", "gold"]
 
 
@@ -79,6 +108,8 @@ class Answer:
     source: Source = "worker"
     #: What spans are of.
     document: Document | None = None
+    #: What else is known of a verdict, by the columns in `EXTRAS`.
+    extra: Mapping[str, Any] | None = None
 
     def rows(self) -> list[tuple[Any, ...]]:
         """What was said, as rows of the columns of its kind."""
@@ -317,6 +348,87 @@ class Export:
                     columns[name].append(value)
         return columns
 
+    def verdict_columns(
+        self, asked: str | None = None, kind: str | None = None, *, predictions: bool = False
+    ) -> dict[str, list[Any]]:
+        """Return all verdicts of one kind as columns, those that failed included; of all questions unless one is asked.
+
+        Parameters
+        ----------
+        asked
+            A question; by default all whose answers are of the kind.
+        kind
+            ``"categorical"``, ``"numeric"`` or ``"pairwise"``. By default the only one that there is, or classes.
+        predictions
+            Whether predictions of models count too.
+        """
+        for part in self.ambiguous:
+            if asked is None or part.question in (None, asked):
+                raise ValueError(f"{self.name}: {part.reason}")
+        questions = self.questions
+        chosen = {self.question(asked): questions[self.question(asked)]} if asked is not None else questions
+        kind = self._kind_of_verdicts(chosen, kind)
+        chosen = {question: held for question, held in chosen.items() if held == kind}
+        wanted = ("worker", "model") if predictions else ("worker",)
+        found = [
+            answer
+            for answer in self.answers
+            if answer.question in chosen and answer.source in wanted and answer.status != "rejected"
+        ]
+        lost = self.left_out(next(iter(chosen))) if len(chosen) == 1 else {}
+        lost = {what: n for what, n in lost.items() if what not in {_NOT_COUNTED[status] for status in _FAILURES}}
+        if lost:
+            warn_of_data(f"{self.name}: dropped {', '.join(f'{n:,} {what}' for what, n in lost.items())}")
+        columns: dict[str, list[Any]] = {name: [] for name in ("task", "worker", *SAID[kind])}
+        extras: dict[str, list[Any]] = {name: [] for name in ("criterion", *EXTRAS)}
+        for answer in found:
+            given = answer.status == "given"
+            said = answer.rows()[0] if given else (None,) * len(SAID[kind])
+            if kind == "pairwise" and not given:
+                said = (*answer.said[:2], None)
+            for name, value in zip(columns, (answer.task, answer.worker, *said), strict=True):
+                columns[name].append(value)
+            more = {"when": answer.when, **(answer.extra or {}), "criterion": answer.question.removesuffix(NUMBER)}
+            more["failure"] = None if given else more.get("failure") or _FAILURES[answer.status]
+            for name, values in extras.items():
+                values.append(more.get(name))
+        if len(chosen) == 1:
+            del extras["criterion"]
+        return columns | {name: values for name, values in extras.items() if any(one is not None for one in values)}
+
+    def _kind_of_verdicts(self, questions: Mapping[str, str], asked: str | None) -> str:
+        kinds = [kind for kind in VERDICTS if kind in questions.values()]
+        if asked is not None and asked not in kinds:
+            held = ", ".join(f"{question!r} ({kind})" for question, kind in questions.items())
+            raise ValueError(f"{self.name}: {argument('kind', asked)} is none of its answers, which are {held}")
+        if not kinds:
+            held = ", ".join(f"{question!r} ({kind})" for question, kind in questions.items())
+            raise ValueError(f"{self.name} holds no verdicts: they are {', '.join(VERDICTS)}, and it holds {held}")
+        if asked is None and len(kinds) > 1:
+            warn_of_data(
+                f"{self.name} holds {' and '.join(kinds)} verdicts; took the {kinds[0]} ones "
+                f"({argument('kind', kinds[1])} takes the others)"
+            )
+        return kinds[0] if asked is None else asked
+
+    def known(self, asked: str | None = None, kind: str | None = None) -> dict[str, list[Any]] | None:
+        """Return the truth that the export holds for the verdicts of `verdict_columns`; None where it holds none."""
+        questions = self.questions if asked is None else {self.question(asked): self.questions[self.question(asked)]}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)
+            kind = self._kind_of_verdicts(questions, kind)
+        chosen = [question for question, held in questions.items() if held == kind]
+        known = {
+            (one.question, one.task): one.rows()[0][-1]
+            for one in self.answers
+            if one.source == "gold" and one.question in chosen and one.status == "given" and one.kind == kind
+        }
+        if not known:
+            return None
+        columns = {"task": [task for _, task in known], SAID[kind][-1]: list(known.values())}
+        criteria = {"criterion": [question.removesuffix(NUMBER) for question, _ in known]}
+        return columns if len(chosen) == 1 else columns | criteria
+
     def table(
         self, asked: str | None = None, *, predictions: bool = False, show: str | None = None, **settings: Any
     ) -> Records:
@@ -485,7 +597,7 @@ class Export:
         rows = [(task, *said) for task, answer in known.items() for said in answer.rows() or nothing]
         if not rows:
             return None
-        return arrow.table({name: _as_column(part) for name, part in zip(names, zip(*rows, strict=True), strict=True)})
+        return arrow.table({name: as_column(part) for name, part in zip(names, zip(*rows, strict=True), strict=True)})
 
     def to_frame(self, asked: str | None = None, show: str | None = None) -> pa.Table:
         """Return all answers to a question, also those that do not count, with when, status and source."""
@@ -497,7 +609,7 @@ class Export:
         if show is not None:
             texts = self.shown(show, columns["task"])
             columns[SHOWN] = [texts.get(task) for task in columns["task"]]
-        return arrow.table({name: _as_column(values) for name, values in columns.items()})
+        return arrow.table({name: as_column(values) for name, values in columns.items()})
 
 
 def _tally(parts: Iterable[Dropped]) -> str:
@@ -511,7 +623,7 @@ def _tally(parts: Iterable[Dropped]) -> str:
 CANNOT = "this version cannot aggregate them; `manyhands import` writes them to a table"
 
 
-def _as_column(values: Iterable[Any]) -> Any:
+def as_column(values: Iterable[Any]) -> Any:
     """Values as an Arrow column; what is mixed becomes text."""
     import pyarrow as pa
 

@@ -1,8 +1,9 @@
-"""Inspect: logs of evaluations as JSON, in which every scorer is a worker that grades samples.
+"""Inspect: logs of evaluations, ``.eval`` or JSON, in which every scorer or grading model is a worker.
 
 Facts from Inspect's log format: ``eval`` names the task and the model that is evaluated, ``samples`` have an ``id``, an
 ``epoch``, an ``input`` and ``scores``, by scorer, with a ``value`` that is a text such as C or I, a number, a boolean,
-or an object of several values.
+or an object of several values. A scorer that grades by a model keeps the dialogue in ``metadata.grading``. A grade that
+could not be found is NaN, with a ``reason``.
 """
 
 from __future__ import annotations
@@ -11,10 +12,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from manyhands.io.exports.export import Answer, Dropped, Item, Part
+from manyhands._base.checks import warn_of_data
+from manyhands.errors import FileFormatError
+from manyhands.io.exports.export import Answer, Dropped, Item, Part, path_name
 from manyhands.io.exports.files import ExportFile, Reader
+from manyhands.io.exports.judged import family_of, length_of, one_kind_each, verdict
 
 NAME = "inspect"
+#: The models that are evaluated as the judges: their answers are the verdicts, and targets are the truth.
+ANSWERS = "inspect-answers"
 
 
 def knows(rows: list[Any]) -> bool:
@@ -43,38 +49,98 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
         for scorer in content.get("scores") or {}
     )
     again = {scorer for (*_, scorer), n in scored.items() if n > 1}
+    graders = _graders([content for *_, content in graded])
     unscored = 0
+    found: list[Answer] = []
     for file, model, sample, epoch, content in graded:
         task = sample if not epochs else f"{sample} / {epoch}"
         task = task if len(models) < 2 else f"{model[1]} / {task}"
         task = task if len(evals) < 2 else f"{model[0]} / {task}"
-        yield Item(
-            task, {"input": _text(content.get("input")), "output": _output(content), "target": content.get("target")}
-        )
+        output = _output(content)
+        yield Item(task, {"input": _text(content.get("input")), "output": output, "target": content.get("target")})
         scores = content.get("scores") or {}
         unscored += not scores
+        about = {
+            "system": model[1],
+            "item": sample if len(evals) < 2 else path_name((model[0], sample)),
+            "repeat": epoch if epochs else None,
+            "length": length_of(output),
+        }
         for scorer, score in scores.items():
-            worker = file.annotator(f"{scorer} ({file.worker})" if scorer in again else scorer)
-            value = score.get("value") if isinstance(score, Mapping) else score
+            grader = graders.get(scorer)
+            name = scorer if grader is None else grader
+            worker = file.annotator(f"{name} ({file.worker})" if scorer in again else name)
+            fields: Mapping[str, Any] = score if isinstance(score, Mapping) else {"value": score}
+            value = fields.get("value")
             for question, part in value.items() if isinstance(value, Mapping) else [("score", value)]:
-                yield _answer(str(question), task, worker, part)
+                missing = part is None or part != part
+                found.append(
+                    verdict(
+                        str(question),
+                        task,
+                        worker,
+                        part,
+                        failure=(fields.get("reason") or "no grade") if missing else None,
+                        explanation=fields.get("explanation"),
+                        family=None if grader is None else family_of(grader),
+                        annotator_kind=None if grader is None else "model",
+                        **about,
+                    )
+                )
+    yield from one_kind_each(found)
     if unscored:
         yield Dropped("samples without a score", unscored)
 
 
-def _answer(question: str, task: Any, worker: Any, value: Any) -> Answer:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        # A question has one kind of answers.
-        return Answer(f"{question} (number)", "numeric", task, worker, float(value))
-    if value is None:
-        return Answer(question, "categorical", task, worker, None, status="skipped")
-    return Answer(question, "categorical", task, worker, str(value))
+def answers_of_models(files: Sequence[ExportFile]) -> Iterator[Part]:
+    """Yield what the evaluated models answered, as the scorers found it in their outputs: each model is a worker."""
+    graded = [one for file in files for one in _graded(file)]
+    evals = {name for (name, _), *_ in graded}
+    unscored = 0
+    for (name, model), sample, epoch, content in graded:
+        task = sample if len(evals) < 2 else f"{name} / {sample}"
+        said = [score.get("answer") for score in (content.get("scores") or {}).values() if isinstance(score, Mapping)]
+        if not said:
+            unscored += 1
+            continue
+        answer = next((one for one in said if one not in (None, "")), None)
+        yield Item(task, {"input": _text(content.get("input")), "target": content.get("target")})
+        yield verdict("answer", task, model, answer, failure=None if answer is not None else "no answer", repeat=epoch)
+        if isinstance(content.get("target"), str):
+            yield Answer("answer", "categorical", task, None, content["target"], source="gold")
+    if unscored:
+        yield Dropped("samples without a score", unscored)
+
+
+def _graders(samples: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The model behind each scorer that grades by one, where no two scorers grade by the same."""
+    found: dict[str, set[Any]] = {}
+    for sample in samples:
+        for scorer, score in (sample.get("scores") or {}).items():
+            metadata = score.get("metadata") if isinstance(score, Mapping) else None
+            grading = metadata.get("grading") if isinstance(metadata, Mapping) else None
+            for message in grading if isinstance(grading, list) else []:
+                if isinstance(message, Mapping) and message.get("role") == "assistant":
+                    found.setdefault(scorer, set()).add(message.get("model"))
+    names = {scorer: next(iter(models)) for scorer, models in found.items() if len(models) == 1}
+    counts = Counter(names.values())
+    return {scorer: model for scorer, model in names.items() if model and counts[model] == 1}
 
 
 def _graded(file: ExportFile) -> Iterator[tuple[Any, Any, Any, Mapping[str, Any]]]:
     """Yield task with model, sample, epoch and content of all samples of a log."""
     log = file.rows[0]
-    for sample in log.get("samples") or []:
+    samples = log.get("samples") or []
+    if log["status"] == "started":
+        raise FileFormatError(
+            f"{file.where} is of an evaluation that has not ended (status 'started', {len(samples):,} samples): wait "
+            "until it ends, or finish it with `inspect eval-retry`"
+        )
+    if log["status"] != "success":
+        total = (log.get("results") or {}).get("total_samples", log["eval"].get("dataset", {}).get("samples"))
+        of = "" if total is None else f" of {total:,}"
+        warn_of_data(f"{file.where}: the evaluation ended with status {log['status']!r}; {len(samples):,}{of} samples")
+    for sample in samples:
         yield (log["eval"].get("task"), log["eval"].get("model")), sample["id"], sample.get("epoch"), sample
 
 
@@ -91,9 +157,9 @@ def _output(sample: Mapping[str, Any]) -> Any:
     return output.get("completion") if isinstance(output, Mapping) else None
 
 
-READER = Reader(
-    NAME,
-    "an object with 'version', 'status', 'eval' and 'plan'",
-    lambda file: file.is_json and knows(file.rows),
-    answers,
-)
+def _recognizes(file: ExportFile) -> bool:
+    return file.is_json and knows(file.rows)
+
+
+READER = Reader(NAME, "an object with 'version', 'status', 'eval' and 'plan'", _recognizes, answers)
+ANSWERS_READER = Reader(ANSWERS, READER.expects, _recognizes, answers_of_models)
