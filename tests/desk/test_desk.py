@@ -66,10 +66,10 @@ def test_information_asks_the_most_doubtful_answers_next_to_a_random_quarter():
     for _ in range(100):
         picks.append(queue.next("w1"))
         queue.close(picks[-1].row)
-    asked = [pick.row for pick in picks if pick.why == "information"]
+    doubtful = [pick.row for pick in picks if pick.why == "information"]
     sample = [pick.row for pick in picks if pick.why == "audit"]
-    assert asked == sorted(asked)
-    assert set(range(70)) <= {*asked, *sample}
+    assert doubtful == sorted(doubtful)
+    assert set(range(70)) <= {*doubtful, *sample}
     assert queue.drawn == [25]
     assert np.mean(sample) > 300
 

@@ -32,6 +32,7 @@ from manyhands.cli import (
     compare,
     completion,
     describe,
+    desk,
     explain,
     fairness,
     import_,
@@ -52,7 +53,7 @@ __all__ = ["main"]
 
 #: All commands, as help lists them.
 GROUPS = {
-    "answers": (aggregate, explain, report, promise),
+    "answers": (aggregate, explain, report, desk, promise),
     "collecting": (next_,),
     "the crowd": (describe, agreement, workers, audit, fairness),
     "methods": (methods_, compare, bench),

@@ -108,7 +108,9 @@ def accuracy(
         low, high = _wilson(share, w, np.array(sizes), np.array(shares), np.array(spread))
     estimate, lower, upper = (1 - (wrong_certain + outside_tasks * p) / total for p in (share, high, low))
     # The wrong answers that were seen are replaced, and all others remain.
-    after, after_low, after_high = (1 - max(0.0, outside_tasks * p - n_wrong) / total for p in (share, high, low))
+    after, after_low, after_high = (
+        1 - (p if math.isnan(p) else max(0.0, outside_tasks * p - n_wrong)) / total for p in (share, high, low)
+    )
     return Accuracy(estimate, lower, upper, after, after_low, after_high, n_sample, n_wrong, n_certain)
 
 

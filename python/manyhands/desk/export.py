@@ -86,7 +86,7 @@ def check_export(path: str, part: str) -> None:
     check_output(path)
 
 
-def export(desk: Desk, path: str, part: str = "gold", source: str | None = None) -> int:
+def export(desk: Desk, path: str, part: str = "gold", source: str | None = None, question: str | None = None) -> int:
     """Write what was decided.
 
     Parameters
@@ -99,6 +99,8 @@ def export(desk: Desk, path: str, part: str = "gold", source: str | None = None)
         Decisions as known answers; answers of all tasks; the trail; decisions for a platform.
     source : str, optional
         The platform's export that the log came from: its content and names of controls are kept.
+    question : str, optional
+        Which question of it was answered, where it has several.
 
     Returns
     -------
@@ -110,7 +112,7 @@ def export(desk: Desk, path: str, part: str = "gold", source: str | None = None)
         frame = {"gold": gold, "labels": labels, "trail": trail}[part](desk)
         write_table(frame, path)
         return int(frame.num_rows)
-    records = _from_export(desk, source, part) if source is not None else _from_scratch(desk, part)
+    records = _from_export(desk, source, part, question) if source is not None else _from_scratch(desk, part)
     lines = [json.dumps(one, ensure_ascii=False, allow_nan=False) for one in records]
     with atomic_write(path) as file:
         whole = "\n".join(lines) + "\n" if path.lower().endswith(".jsonl") else "[\n" + ",\n".join(lines) + "\n]\n"
@@ -136,7 +138,7 @@ class _Decided:
         )
 
 
-def _from_export(desk: Desk, source: str, platform: str) -> list[dict[str, Any]]:
+def _from_export(desk: Desk, source: str, platform: str, question: str | None) -> list[dict[str, Any]]:
     """Decisions in the tasks or records of an export."""
     from tempfile import TemporaryDirectory
 
@@ -146,7 +148,7 @@ def _from_export(desk: Desk, source: str, platform: str) -> list[dict[str, Any]]
         return []
     with TemporaryDirectory() as folder:
         part = str(Path(folder) / "part.json")
-        Preannotations(source, format=platform).write(_Decided(desk), part, name="manyhands desk")
+        Preannotations(source, question=question, format=platform).write(_Decided(desk), part, name="manyhands desk")
         records: list[dict[str, Any]] = json.loads(Path(part).read_text("utf-8"))
     if platform == "label-studio":
         for one in records:
