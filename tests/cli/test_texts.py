@@ -16,14 +16,7 @@ def test_texts_are_found_by_their_column(tmp_path: Path, capsys: pytest.CaptureF
     main(["aggregate", str(log), "-o", str(out), "--workers", str(workers)])
     found = pyarrow.csv.read_csv(out)
     assert found.column("text").to_pylist() == ["The cat", "dog"]
-    assert pyarrow.csv.read_csv(workers).column_names == [
-        "worker",
-        "n_answers",
-        "skill",
-        "skill_error",
-        "omitted",
-        "inserted",
-    ]
+    assert {"worker", "skill", "omitted", "inserted"} <= set(pyarrow.csv.read_csv(workers).column_names)
     main(["aggregate", str(log), "--kind", "texts", "--method", "rasa", "-o", str(out)])
     assert "the cat" in out.read_text(encoding="utf-8").lower()
 
