@@ -11,7 +11,7 @@ from manyhands._base.simulation import Simulation
 from manyhands._base.table import Records
 
 #: Kinds that can be simulated.
-SIMULATED = (*Records._kinds, "ordinal")
+SIMULATED = (*(kind for kind, table in Records._kinds.items() if table.spec.has("simulate")), "ordinal")
 
 
 def simulator(kind: str) -> Callable[..., Simulation]:

@@ -48,6 +48,10 @@ class KindSpec:
         own = f"{shared}_{self.word}"
         return own if self.folder and find_spec(own) else shared
 
+    def has(self, name: str) -> bool:
+        """Whether the kind's folder has a module of that name."""
+        return find_spec(self.path(name)) is not None
+
     def module(self, name: str) -> Any:
         """Import a module of the kind's folder."""
         return import_module(self.path(name))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +23,7 @@ _ANSWER = frozenset({"value", "score", "cluster", "labels", "text", "mask"})
 def measures_of(kind: str) -> Callable[[Known, Any], dict[str, Any]]:
     """The function `measures` among the metrics of a kind; raises where it has none."""
     spec = Records._kinds[kind].spec
-    found = getattr(spec.module("metrics"), "measures", None) if find_spec(spec.path("metrics")) else None
+    found = getattr(spec.module("metrics"), "measures", None) if spec.has("metrics") else None
     if found is None:
         raise ValueError(f"there is no measure of {kind} answers")
     measures: Callable[[Known, Any], dict[str, Any]] = found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import Any
 
 from manyhands._base.estimator import Estimator
@@ -61,7 +60,7 @@ def _kind_of(estimator: Any, kind: str) -> str:
 def _checks_in(kind: str) -> Any:
     """The module with the checks of a kind; None where it has none beside those of all kinds."""
     spec = Records._kinds[kind].spec
-    return spec.module("checks") if find_spec(spec.path("checks")) else None
+    return spec.module("checks") if spec.has("checks") else None
 
 
 def check_aggregator(
