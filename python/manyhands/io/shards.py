@@ -128,7 +128,7 @@ def _fingerprint(sources: list[Source], found: list[dict[str, str]], rules: Rule
     files = [(os.fspath(one.path.resolve()), s.st_size, s.st_mtime_ns) for one, s in zip(sources, stats, strict=True)]
     names = [None if part is None else part.values.tolist() for part in (rules.classes, rules.abstain)]
     settings = (rules.repeats, rules.missing, rules.confidence, labels_as_text, names, found)
-    layout = [(one.layout.delimiter, one.layout.encoding, one.layout.header) for one in sources]
+    layout = [one.layout for one in sources]
     return hashlib.blake2b(repr((files, settings, layout)).encode(), digest_size=16).hexdigest()
 
 
