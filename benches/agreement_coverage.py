@@ -163,7 +163,7 @@ def measures(truth: Truth) -> Iterator[tuple[str, float | Callable[[mh.Annotatio
             yield f"{name}, {shape}", value, _plain(measure, weights=weights)
             if weights is None:
                 yield f"{name}, pairs alike", value, _plain(measure, average="even")
-    yield "agreement ratio", truth.ratio, lambda votes, model, options: agreement_ratio(model, votes, **options)
+    yield "agreement ratio", truth.ratio, lambda votes, model, options: agreement_ratio(votes, model, **options)
 
 
 def _plain(measure: Callable[..., Agreement], **settings: str | None) -> Measure:

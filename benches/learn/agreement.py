@@ -110,7 +110,7 @@ def tables_of(data: Set, arguments: Any) -> dict[str, list[dict[str, Any]]]:
                 learner = make(data.network(seed), seed=seed, reduction="worker", **data.training, **options)
                 learner.fit(data.X, votes)
                 answers[new] = learner.predict(data.X[tasks[new]])
-            found = mh.agreement.agreement_ratio(answers, data.votes, min_overlap=data.min_overlap)
+            found = mh.agreement.agreement_ratio(data.votes, answers, min_overlap=data.min_overlap)
             right = (answers.astype(np.int64) == data.truth[tasks]).mean()
             return {"agreement ratio": 100 * found.value, "accuracy": 100 * right}
 

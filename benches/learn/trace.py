@@ -67,15 +67,18 @@ def main() -> None:
             "oracle": run(learn.CCEM, knows=True),
             "trace": run(learn.TraceRegularized, worker_lr=0.1),
             "no trace": run(learn.CCEM, worker_lr=0.1),
+            "trace, usual rate": run(learn.TraceRegularized),
             "MBEM": run(learn.ModelBootstrappedEM, epochs_per_step=4),
+            "MBEM to the letter": run(learn.ModelBootstrappedEM, epochs_per_step=4, shrink=False),
             "deep EM": run(learn.DeepEM),
+            "deep EM to the letter": run(learn.DeepEM, shrink=False),
             "single confusion": run(learn.SingleConfusion, labels="majority"),
             "weighted doctor net": run(learn.WeightedDoctorNet, weight_epochs=2),
             "soft bootstrap": run(learn.SoftBootstrap),
             "majority": run(learn.MajorityTarget),
         }
         rows = list(repeat(chosen(runs, arguments.only), arguments.seeds))
-        how = f"{kind}, {labels} label{'s' if labels > 1 else ''} an image"
+        how = f"{kind}, {labels} label{'s' if labels > 1 else ''} per image"
 
         def only(what: str) -> list[dict[str, Any]]:
             of = [{key: value for key, value in row.items() if key.startswith((what, "method"))} for row in rows]

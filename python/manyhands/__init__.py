@@ -33,7 +33,7 @@ from manyhands._base.persist import load
 from manyhands._core import get_num_threads, set_num_threads
 from manyhands._simulate import simulate
 from manyhands.boxes.table import Boxes
-from manyhands.categorical import GLAD, MACE, BayesianDawidSkene, Consensus, DawidSkene, MajorityVote
+from manyhands.categorical import GLAD, MACE, BayesianDawidSkene, Consensus, DawidSkene, MajorityVote, posterior
 from manyhands.categorical.table import Annotations
 from manyhands.clustering.table import Similarities
 from manyhands.io.read import read
@@ -95,6 +95,7 @@ __all__ = [
     "objects",
     "ordinal",
     "pairwise",
+    "posterior",
     "read",
     "sequences",
     "set_num_threads",

@@ -35,8 +35,11 @@ pub enum Summary {
     Even,
     /// The same, the means weighted by what the pairs labeled together.
     ByOverlap,
-    /// The mean over pairs with this worker over the mean over all other pairs, each squashed by the logistic function.
+    /// The mean over pairs with this worker over the mean over all other pairs, each squashed by the logistic function,
+    /// less its bias.
     Ratio(u32),
+    /// The same without the correction of the bias.
+    PlainRatio(u32),
 }
 
 /// What [`agreement_by_pairs`] found.
@@ -54,8 +57,8 @@ pub struct Paired {
     pub overlap: Vec<u64>,
     /// The coefficient of each pair; not a number where it is undefined.
     pub coefficients: Vec<f64>,
-    /// The part of each pair in a ratio: its coefficient through the logistic function, less its bias; not a number for
-    /// other summaries, and where the coefficient is undefined.
+    /// The part of each pair in a ratio: its coefficient through the logistic function, less its bias where that is
+    /// corrected; not a number for other summaries, and where the coefficient is undefined.
     pub squashed: Vec<f64>,
     /// Tasks on which two of these workers met.
     pub n_tasks: usize,
@@ -194,7 +197,7 @@ struct Found {
     expected: f64,
     /// The largest disagreement of two of their labels.
     widest: f64,
-    /// The coefficient through the logistic function, less its bias; only known where the summary is a ratio.
+    /// The coefficient through the logistic function; only known where the summary is a ratio.
     squashed: f64,
 }
 
@@ -334,6 +337,8 @@ impl Crowd<'_> {
                 logistic(if value.is_nan() { coefficient.value } else { value })
             });
             found.squashed = less_bias(logistic(coefficient.value), without);
+        } else if matches!(self.summary, Summary::PlainRatio(_)) {
+            found.squashed = logistic(coefficient.value);
         }
         margins.clear();
         found
@@ -362,13 +367,13 @@ impl Crowd<'_> {
         let weight = match self.summary {
             Summary::Even => 1.0,
             Summary::ByOverlap => found.overlap,
-            Summary::Alone | Summary::Ratio(_) if found.coefficient.value.is_nan() => return,
+            Summary::Alone | Summary::Ratio(_) | Summary::PlainRatio(_) if found.coefficient.value.is_nan() => return,
             Summary::Alone => {
                 totals.alone = found.coefficient;
                 totals.n_pairs += 1;
                 return;
             }
-            Summary::Ratio(worker) => {
+            Summary::Ratio(worker) | Summary::PlainRatio(worker) => {
                 let (sum, n) = &mut totals.squashed[usize::from(self.meetings.pairs[pair].contains(&worker))];
                 (*sum, *n) = (*sum + found.squashed, *n + 1.0);
                 totals.n_pairs += 1;
@@ -388,7 +393,7 @@ impl Crowd<'_> {
         match self.summary {
             Summary::Alone => totals.alone,
             Summary::Even | Summary::ByOverlap => beyond_chance(totals.observed, totals.expected, totals.most),
-            Summary::Ratio(_) => {
+            Summary::Ratio(_) | Summary::PlainRatio(_) => {
                 let [without, with] = totals.squashed.map(|(sum, n)| sum / n);
                 Estimate { value: with / without, worst: f64::NAN }
             }

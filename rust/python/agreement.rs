@@ -74,7 +74,7 @@ pub fn agreement_by_coincidences<'py>(
 #[pymethods]
 impl Table {
     /// Agreement of every pair of workers beyond chance ("own" or "shared" labels), and a summary of it ("alone" for a single
-    /// pair, "even", "overlap", or the "ratio" of pairs with one worker to all others), also without each of some groups of
+    /// pair, "even", "overlap", or the "ratio" of pairs with one worker to all others, "plain-ratio" without its correction), also without each of some groups of
     /// the tasks.
     #[pyo3(signature = (*, chance, shape, positions, summary, min_overlap=1, worker=0, groups=0, seed=0))]
     #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
@@ -97,6 +97,7 @@ impl Table {
             ("even", Summary::Even),
             ("overlap", Summary::ByOverlap),
             ("ratio", Summary::Ratio(worker)),
+            ("plain-ratio", Summary::PlainRatio(worker)),
         ];
         let summary = choose("summary", summary, &summaries)?;
         let found = work(py, None, |control| {

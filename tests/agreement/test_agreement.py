@@ -140,9 +140,9 @@ def test_coefficients_of_workers_match_brute_force(votes, weights, min_overlap):
             near(measure(votes, by_name, weights=weights), wanted[sorted(met).index(pair)])
 
 
-@given(votes=logs(), weights=st.sampled_from([None, "quadratic"]), seed=st.integers(0, 99))
+@given(votes=logs(), weights=st.sampled_from([None, "quadratic"]), corrected=st.booleans(), seed=st.integers(0, 99))
 @settings(max_examples=60)
-def test_ratios_match_brute_force(votes, weights, seed):
+def test_ratios_match_brute_force(votes, weights, corrected, seed):
     answers = np.random.default_rng(seed).integers(0, votes.n_classes, votes.n_tasks)
     rows, model = Rows.of(votes), votes.n_workers
     rows = replace(
@@ -155,9 +155,13 @@ def test_ratios_match_brute_force(votes, weights, seed):
     ranks = np.arange(votes.n_classes)
     for pair, met in plain.meetings(rows).items():
         if not np.isnan(plain.kappa(met, weights or "nominal", ranks)):
-            parts[model in pair].append(plain.squashed_kappa(met, weights or "nominal", ranks))
+            kappa = plain.kappa(met, weights or "nominal", ranks)
+            published = 1 / (1 + np.exp(-kappa))
+            squashed = plain.squashed_kappa(met, weights or "nominal", ranks) if corrected else published
+            parts[model in pair].append(squashed)
     wanted = np.mean(parts[1]) / np.mean(parts[0]) if all(parts) else np.nan
-    near(agreement_ratio(votes.classes[answers], votes, weights=weights, min_overlap=1), wanted)
+    options = {"weights": weights, "corrected": corrected, "min_overlap": 1}
+    near(agreement_ratio(votes, votes.classes[answers], **options), wanted)
 
 
 # ------------------------------------------------------------------------------------------------ invariants
@@ -172,7 +176,7 @@ def all_of(votes: mh.Annotations, **options) -> dict[str, Agreement]:
         "ac1": gwet_ac1(votes, **options),
         "cohen": cohen_kappa(votes, min_overlap=1, **options),
         "scott": scott_pi(votes, average="even", min_overlap=1, **options),
-        "ratio": agreement_ratio(mh.MajorityVote().fit(votes).labels_, votes, min_overlap=1, **options),
+        "ratio": agreement_ratio(votes, mh.MajorityVote().fit(votes).labels_, min_overlap=1, **options),
     }
 
 
@@ -385,8 +389,8 @@ class TestErrors:
             (lambda v: krippendorff_alpha(v, resamples=1), "resamples.*0.*2"),
             (lambda v: cohen_kappa(v, (0, 1), min_overlap=0), "min_overlap.*1"),
             (lambda v: krippendorff_alpha(v, resamples=5, confidence=95), "0.*1,.*0.95"),
-            (lambda v: agreement_ratio([0, 1], v), "2 labels for 300 tasks"),
-            (lambda v: agreement_ratio({0: 9}, v), "9,"),
+            (lambda v: agreement_ratio(v, [0, 1]), "2 labels for 300 tasks"),
+            (lambda v: agreement_ratio(v, {0: 9}), "9,"),
             (lambda v: pairwise(v, coefficient="fleiss"), "coefficient"),
         ],
     )

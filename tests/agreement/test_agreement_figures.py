@@ -162,20 +162,30 @@ class TestKnownFigures:
         # becomes 2/5, 2/5, 0 and 1.
         sigma = 1 / (1 + np.exp(-np.array([0.5, 1.0, 0.4, 0.4, 0.0, 1.0])))
         half = 4 * sigma[0] - 3 * sigma[2:].mean()
-        found = agreement_ratio([0, 0, 1, 1], votes, min_overlap=1)
+        found = agreement_ratio(votes, [0, 0, 1, 1], min_overlap=1)
         assert found.value == pytest.approx((half + sigma[1]) / 2 / half, abs=SAME)
         assert found.n_pairs == 3
-        by_name = agreement_ratio({0: 0, 3: 1, 2: 1, 1: 0}, votes, min_overlap=1)
+        by_name = agreement_ratio(votes, {0: 0, 3: 1, 2: 1, 1: 0}, min_overlap=1)
         assert by_name == found
 
-    def test_the_ratio_of_a_worker_is_that_of_a_model_with_the_others(self):
+    def test_published_ratio_by_hand(self):
+        votes = mh.Annotations.from_dense([[0, 0], [0, 0], [1, 1], [0, 1]])
+        half, one = 1 / (1 + np.exp(-np.array([0.5, 1.0])))
+        found = agreement_ratio(votes, [0, 0, 1, 1], corrected=False, min_overlap=1)
+        assert found.value == pytest.approx((half + one) / 2 / half, abs=SAME)
+        with pytest.raises(TypeError, match="corrected"):
+            agreement_ratio(votes, [0, 0, 1, 1], corrected="no")
+
+    @pytest.mark.parametrize("corrected", [True, False])
+    def test_the_ratio_of_a_worker_is_that_of_a_model_with_the_others(self, corrected):
         votes = mh.simulate(300, 7, 3, labels_per_task=5, seed=3).log
-        found = worker_ratios(votes, min_overlap=20)
+        found = worker_ratios(votes, min_overlap=20, corrected=corrected)
         labels = votes.to_frame().to_pydict()
         for name, n_pairs, ratio in zip(*found.to_pydict().values(), strict=True):
             own = {t: x for t, w, x in zip(*(labels[c] for c in ("task", "worker", "label")), strict=True) if w == name}
             others = votes.select(workers=[w for w in votes.workers if w != name])
-            assert ratio == pytest.approx(agreement_ratio(own, others, min_overlap=20).value, abs=SAME)
+            wanted = agreement_ratio(others, own, min_overlap=20, corrected=corrected).value
+            assert ratio == pytest.approx(wanted, abs=SAME)
             assert n_pairs == 6
 
     def test_ratios_of_workers_without_others_are_undefined(self):

@@ -253,3 +253,29 @@ def test_bad_parameters_are_named(params, message: str) -> None:
         model.fit(STANDARD.votes())
     with pytest.raises(mh.errors.NotFittedError):
         _ = model.labels_
+
+
+def test_a_start_from_label_counts_is_that_of_the_tutorial():
+    """d⁰ is the frequency of labels, A⁰ the joint frequency of a worker's label and the majority class."""
+    crowd = mh.simulate(60, 7, 3, labels_per_task=5, crowd="class-conditional", seed=4)
+    votes = crowd.log
+    tasks, workers, labels = votes.codes()
+    counts = np.zeros((60, 3))
+    np.add.at(counts, (tasks, labels), 1)
+    best = (counts == counts.max(axis=1, keepdims=True)).astype(float)
+    best /= best.sum(axis=1, keepdims=True)
+    d, a = counts.sum(axis=0) / counts.sum(), np.zeros((7, 3, 3))
+    for n, m, label in zip(tasks, workers, labels, strict=True):
+        a[m, :, label] += best[n] / (workers == m).sum()
+    q = np.tile(d, (60, 1))
+    for n, m, label in zip(tasks, workers, labels, strict=True):
+        q[n] *= a[m, :, label]
+    q /= q.sum(axis=1, keepdims=True)
+    found = mh.DawidSkene(init="label-counts").fit(votes)
+    given = mh.DawidSkene(init=q).fit(votes)
+    np.testing.assert_allclose(found.posterior_, given.posterior_, atol=1e-9)
+    once = [mh.DawidSkene(init=init, max_iter=1) for init in ("label-counts", q, "majority")]
+    with pytest.warns(mh.errors.ConvergenceWarning):
+        rows = [model.fit(votes).posterior_ for model in once]
+    np.testing.assert_allclose(rows[0], rows[1], atol=1e-9)
+    assert np.abs(rows[0] - rows[2]).max() > 1e-4

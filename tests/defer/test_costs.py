@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from learners import backbone
 
 from manyhands import Annotations, defer, load
-from manyhands.defer import losses
+from manyhands.defer import experts, losses, probabilistic
 from manyhands.defer.data import CaseData
 from manyhands.errors import ConvergenceWarning
 from oracles import defer_losses as plain
@@ -33,6 +33,8 @@ def test_costs_and_penalties_are_those_of_their_twins():
         value = losses.share_penalty(torch.from_numpy(gate), *bounds).item()
         assert value == pytest.approx(plain.share_penalty(gate, lower, upper), rel=1e-12)
         assert value > 0
+        value = losses.share_penalty(torch.from_numpy(gate), *bounds, by_case=True).item()
+        assert value == pytest.approx(plain.case_penalty(gate, lower, upper), rel=1e-12)
 
 
 def test_gradients_of_the_penalty():
@@ -41,12 +43,13 @@ def test_gradients_of_the_penalty():
     assert torch.autograd.gradcheck(lambda g: losses.share_penalty(g, *bounds), gate)
 
 
-@pytest.mark.filterwarnings("ignore:constraint='penalty'")
-def test_the_loss_of_a_batch_with_costs_and_a_penalty():
+@pytest.mark.parametrize("constraint", ["penalty", "case-penalty"])
+@pytest.mark.filterwarnings(r"ignore:constraint='(case-)?penalty'")
+def test_the_loss_of_a_batch_with_costs_and_a_penalty(constraint):
     """Cross-entropies of classifier and gate with the charged posterior, and the weighted penalty, case by case."""
     log = team(40, missing=0.0)
     cost = {0: 0.7, 2: -0.4}
-    options = {"cost": cost, "constraint": "penalty", "penalty": 3.0, "coverage": 0.8}
+    options = {"cost": cost, "constraint": constraint, "penalty": 3.0, "coverage": 0.8}
     fitted = defer.NaiveDeferral(backbone(), **SETTINGS | {"max_epochs": 1} | options)
     fitted.fit(log.X, log.truth, log.votes)
     batch = CaseData(log.X, log.truth, log.votes).batch(torch.arange(40), torch.device("cpu"))
@@ -60,8 +63,41 @@ def test_the_loss_of_a_batch_with_costs_and_a_penalty():
         free = plain.complete_posterior(plain.softmax(gate[i]), probs, log.given[i], log.truth[i], fitted.smoothing)
         target = plain.charged(free, [0.7, 0.0, -0.4, 0.0])
         total += plain.gate_loss(gate[i], target, np.ones(4, bool)) - np.log(probs[log.truth[i]])
-    expected = total / 40 + 3 * plain.share_penalty(gate, [0, 0, 0, 0.8], [1, 1, 1, 0.8])
+    penalty = {"penalty": plain.share_penalty, "case-penalty": plain.case_penalty}[constraint]
+    expected = total / 40 + 3 * penalty(gate, [0, 0, 0, 0.8], [1, 1, 1, 0.8])
     assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_coverage_by_cases_is_the_term_of_the_paper():
+    """The mean over cases of (Pr(classifier | x) − c)², with a workload that is free otherwise."""
+    gate = torch.from_numpy(np.random.default_rng(3).normal(size=(9, 3)))
+    bounds = [torch.tensor(bound, dtype=torch.float64) for bound in ([0, 0, 0.4], [1, 1, 0.4])]
+    wanted = np.mean([(plain.softmax(row)[2] - 0.4) ** 2 for row in gate.numpy()])
+    assert losses.share_penalty(gate, *bounds, by_case=True).item() == pytest.approx(wanted)
+
+
+def test_explicit_averaging_is_equation_33():
+    """Of the second step: its batch counts by its step size, and the batch before by the rest."""
+    log = team(40, missing=0.3)
+    model = defer.ProbabilisticDeferral(backbone(), averaging=0.6, experts="separate", **SETTINGS | {"max_epochs": 1})
+    model.fit(log.X, log.truth, log.votes)
+    model._parts.eval()
+    data = CaseData(log.X, log.truth, log.votes)
+    first, second = (data.batch(torch.arange(*part), torch.device("cpu")) for part in ((0, 20), (20, 40)))
+    with torch.no_grad():
+        model._former, steps = None, int(model._n_steps)
+        assert steps > 0
+        alone = []
+        for batch in (first, second):
+            target, answers = model._e_step(batch, model._forward(batch.x))
+            inferred = probabilistic._Inferred(batch, target.exp(), answers)
+            alone.append(model._m_step(inferred, model._forward(batch.x)).item())
+        model._n_steps = torch.zeros((), dtype=torch.int64)
+        found = [model._loss(batch, model._forward(batch.x)).item() for batch in (first, second)]
+    tau = 2**-0.6
+    assert found == pytest.approx([alone[0], (1 - tau) * alone[0] + tau * alone[1]], rel=1e-6)
+    with pytest.raises(ValueError, match="averaging"):
+        defer.NaiveDeferral(backbone(), averaging=0.2).fit(log.X, log.truth, log.votes)
 
 
 # ------------------------------------------------------------------------------------------------- what they do
@@ -277,3 +313,32 @@ def test_a_sweep_refuses_what_it_cannot_do(model, options, error, message):
     log = team(30)
     with pytest.raises(error, match=message):
         defer.sweep(model, log.X, log.truth, log.votes, **{"coverage": 0.5} | options)
+
+
+# ------------------------------------------------------------------------------------- who is like whom, and who errs
+
+
+def test_the_confusion_of_a_gate():
+    who = [0, 0, 0, 2, 2]
+    correct = [[1, 0, np.nan], [0, 1, np.nan], [1, 1, 0], [0, 1, 1], [np.nan, 1, 0]]
+    found = defer.gate_confusion(who, correct)
+    np.testing.assert_allclose(found, [[2 / 3, 2 / 3, 0], [np.nan] * 3, [0, 1, 0.5]])
+    with pytest.raises(ValueError, match="who has 1 entries"):
+        defer.gate_confusion([0], correct)
+
+
+def test_experts_are_grouped_by_hierarchical_clustering():
+    rng = np.random.default_rng(0)
+    kinds = np.array([[0.9, 0.2, 0.5], [0.3, 0.8, 0.5], [0.6, 0.6, 0.95]])
+    group = rng.integers(3, size=20)
+    found = experts.hierarchical(kinds[group] + rng.normal(scale=0.02, size=(20, 3)))
+    assert len(np.unique(found)) == 3
+    assert all((found[i] == found[j]) == (group[i] == group[j]) for i in range(20) for j in range(20))
+    assert experts.hierarchical(np.full((4, 2), 0.5)).tolist() == [0, 0, 0, 0]
+    assert experts.hierarchical(np.array([[0.1], [0.9]])).tolist() == [0, 1]
+    log = team(60)
+    model = defer.ProbabilisticDeferral(backbone(), groups="hierarchical", **SETTINGS | {"max_epochs": 1})
+    model.fit(log.X, log.truth, log.votes)
+    assert 1 <= model._models.of_groups.n_experts <= 3
+    with pytest.raises(ValueError, match="groups"):
+        defer.ProbabilisticDeferral(backbone(), groups="tree").fit(log.X, log.truth, log.votes)

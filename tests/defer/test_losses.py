@@ -159,11 +159,14 @@ def test_the_gate_loss_is_finite_at_extremes():
     assert torch.isfinite(gate.grad).all()
 
 
+@pytest.mark.parametrize("released", [False, True])
 @pytest.mark.parametrize("n_iter", [1, 2, 10])
-def test_mean_field(n_iter):
+def test_mean_field(n_iter, released):
     given = posteriors(3)
-    option, answer = losses.mean_field(*given, smoothing=SMOOTHING, n_iter=n_iter)
-    _compare(option.exp().numpy(), answer.numpy(), given, lambda *row: plain.mean_field(*row, SMOOTHING, n_iter))
+    option, answer = losses.mean_field(*given, smoothing=SMOOTHING, n_iter=n_iter, released=released)
+    _compare(
+        option.exp().numpy(), answer.numpy(), given, lambda *row: plain.mean_field(*row, SMOOTHING, n_iter, released)
+    )
 
 
 def test_exact_posterior():

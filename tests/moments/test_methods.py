@@ -12,6 +12,7 @@ import manyhands as mh
 from manyhands import _core
 from manyhands.moments import Moments, compute
 from manyhands.moments.multi_spa import MomentAggregator
+from manyhands.moments.spectral import _imputed
 from oracles import em
 
 #: Exact moments leave rounding only.
@@ -338,3 +339,43 @@ def test_fits_are_factors_drawn_together_and_lonely_workers_judged_by_the_rest(n
     np.testing.assert_allclose(fit.confusion_, confusion, atol=1e-9)
     np.testing.assert_allclose(fit.posterior_, posterior_of(confusion), atol=1e-9)
     assert any("1 of 6 workers share no tasks" in remark for remark in fit.remarks_)
+
+
+def test_missing_blocks_through_two_other_workers() -> None:
+    """On exact moments R[m, r] R[n, r]⁻¹ R[n, j] is the block itself, on the diagonal and off it."""
+    m, k = 12, 3
+    confusion, prior = separable(m, k, seed=1), np.array([0.5, 0.3, 0.2])
+    pairs = np.array([(i, j) for i in range(m) for j in range(i + 1, m) if (j - i) % m in (1, 2, 3, m - 1, m - 2)])
+    moments = Moments.exact(prior, confusion, pairs=pairs)
+    wrong = np.random.default_rng(0).random((m * k, k))
+    found = _imputed(moments, np.arange(m), wrong, all_gaps=True).reshape(m, k, m, k).swapaxes(1, 2)
+    exact = np.einsum("k,mki,nkj->mnij", prior, confusion, confusion)
+    guess = (wrong @ wrong.T).reshape(m, k, m, k).swapaxes(1, 2)
+    seen = {tuple(sorted(pair)) for pair in pairs.tolist()}
+    n_through = 0
+    for i in range(m):
+        np.testing.assert_allclose(found[i, i], exact[i, i], atol=EXACT)
+        for j in range(i + 1, m):
+            if (i, j) not in seen and not np.allclose(found[i, j], guess[i, j]):
+                np.testing.assert_allclose(found[i, j], exact[i, j], atol=EXACT)
+                np.testing.assert_allclose(found[j, i], exact[i, j].T, atol=EXACT)
+                n_through += 1
+    assert n_through > 10
+
+
+def test_symmetric_factorization_as_published() -> None:
+    confusion, prior = separable(8, 3, seed=1), np.array([0.5, 0.3, 0.2])
+    pairs = np.array([(i, j) for i in range(8) for j in range(i + 1, 8) if (i, j) != (0, 5)])
+    moments = Moments.exact(prior, confusion, pairs=pairs)
+    published = {"gaps": "blocks", "impute": 0, "max_iter": 5000, "tol": 0.0}
+    _, found = mh.moments.SymmetricNMF(**published).factorise(moments)
+    np.testing.assert_allclose(found, confusion, atol=CLOSE)
+    # Entries below the threshold are zero: those of specialists are, and small ones become so.
+    model = mh.moments.SymmetricNMF(threshold=0.1, **published)
+    basis = np.linalg.qr(np.random.default_rng(0).normal(size=(9, 3)))[0]
+    factor = model._rotate(basis, np.abs(basis), None)[0]
+    assert (factor == 0).any()
+    assert factor[factor > 0].min() >= 0.1
+    for name, value in (("gaps", "none"), ("threshold", -0.1)):
+        with pytest.raises(ValueError, match=name):
+            quiet_fit(mh.moments.SymmetricNMF(**{name: value}), mh.simulate(50, 6, 3, seed=0).log)

@@ -51,8 +51,22 @@ def share_penalty(gate, lower, upper) -> float:
     return total
 
 
-def mean_field(gate, experts, probs, answers, truth, smoothing, n_iter) -> tuple[np.ndarray, np.ndarray]:
-    """Eqs. 22 and 23 in turn, one row: every class of every expert by itself."""
+def case_penalty(gate, lower, upper) -> float:
+    """Mean over cases of the squares by which the probabilities of each lie outside of their bounds."""
+    total = 0.0
+    for row in gate:
+        for j, share in enumerate(softmax(row)):
+            total += max(lower[j] - share, 0.0, share - upper[j]) ** 2
+    return total / len(gate)
+
+
+def mean_field(
+    gate, experts, probs, answers, truth, smoothing, n_iter, released=False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Eqs. 22 and 23 in turn, one row: every class of every expert by itself.
+
+    In the released code the classifier is one more expert who gave no answer, but for Eq. 23.
+    """
     m, k = experts.shape
     log_lik = np.log([truth_given_answer(truth, c, k, smoothing) for c in range(k)])
     q_t, q_z = experts.copy(), None
@@ -61,7 +75,7 @@ def mean_field(gate, experts, probs, answers, truth, smoothing, n_iter) -> tuple
         for j in range(m):
             expected = log_lik[answers[j]] if answers[j] >= 0 else sum(q_t[j, c] * log_lik[c] for c in range(k))
             q_z[j] = gate[j] * np.exp(expected)
-        q_z[m] = gate[m] * probs[truth]
+        q_z[m] = gate[m] * (np.exp(sum(probs[c] * log_lik[c] for c in range(k))) if released else probs[truth])
         q_z /= q_z.sum()
         for j in range(m):
             q_t[j] = [experts[j, c] * np.exp(q_z[j] * log_lik[c]) for c in range(k)]

@@ -122,11 +122,15 @@ def max_mig_loss(
     triples: Triples,
     divergence: str,
     shrinkage: float,
+    scores: np.ndarray,
 ) -> float:
-    """The gain of Max-MIG, negative, and a normal prior of every weight that some label picks, around its start."""
+    """The gain of Max-MIG, negative, and a normal prior of every weight that some label picks, around its start.
+
+    `scores` are what the softmax of the aggregator has apart from the weights.
+    """
     picked = {(worker, label) for _, worker, label in triples}
     moved = sum(((weights[m, label] - start[m, label]) ** 2).sum() for m, label in picked)
-    g = aggregator(weights, np.log(prior), triples, len(probs))
+    g = aggregator(weights, scores, triples, len(probs))
     return shrinkage / 2 * moved / len(probs) - mutual_information_gain(probs, g, prior, divergence)
 
 
@@ -195,9 +199,9 @@ def geo_loss(
     return coupled_cross_entropy(probs, confusion, triples) - volume * size
 
 
-def aggregator(weights: np.ndarray, log_prior: np.ndarray, triples: Triples, n: int) -> np.ndarray:
-    """Max-MIG's g: softmax of the weights that the labels pick, (samples × classes)."""
-    scores = np.tile(log_prior, (n, 1))
+def aggregator(weights: np.ndarray, start: np.ndarray, triples: Triples, n: int) -> np.ndarray:
+    """Max-MIG's g: softmax of a start and the weights that the labels pick, (samples × classes)."""
+    scores = np.array(np.broadcast_to(start, (n, start.shape[-1])))
     for sample, worker, label in triples:
         scores[sample] += weights[worker, label]
     return np.array([softmax(row) for row in scores])

@@ -85,6 +85,24 @@ def test_links_help_and_their_strength_is_learnt(tmp_path: Path) -> None:
     np.testing.assert_array_equal(framed.posterior_, model.posterior_)
 
 
+def test_the_posterior_is_that_of_the_documented_model() -> None:
+    """Enumeration of a chain under the field, links and confusion matrices that the fit ended with."""
+    votes = mh.Annotations.from_dense([[0, 0, 1], [0, 1, 0], [1, 1, 1], [2, 1, 2], [2, 2, 2], [0, 2, 0], [0, 0, 0]])
+    strength, n, k = 1.3, 7, 3
+    edges = [(i, i + 1) for i in range(n - 1)]
+    model = mh.sequences.LinkedDawidSkene(edges, strength=strength, max_iter=2000, tol=1e-13).fit(votes)
+    share = (model.posterior_.sum(axis=0) + 1) / (n + k)
+    field = share * np.exp(-strength * (2 * len(edges) / n) * share)
+    wanted = np.zeros((n, k))
+    for classes in product(range(k), repeat=n):
+        weight = np.prod(field[list(classes)]) * np.exp(strength * sum(classes[a] == classes[b] for a, b in edges))
+        for task, worker, label in zip(*votes.codes(), strict=True):
+            weight *= model.confusion_[worker, classes[task], label]
+        wanted[np.arange(n), classes] += weight
+    assert_close(model.posterior_, wanted / wanted.sum(axis=1, keepdims=True), 1e-8, "posterior")
+    assert_close(model.prior_, model.posterior_.mean(axis=0), 1e-12, "prior")
+
+
 @pytest.mark.parametrize(
     ("edges", "told"),
     [

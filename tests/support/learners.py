@@ -264,7 +264,16 @@ def _max_mig(learner: Any, seen: Seen) -> float:
     k = seen.probs.shape[1]
     weights, start = (numbers(table).reshape(-1, k, k) for table in (learner._crowd.table.weight, learner._anchor))
     prior = np.exp(numbers(learner._crowd.log_prior()))
-    return plain.max_mig_loss(seen.probs, weights, start, prior, seen.triples, learner.divergence, learner.shrinkage)
+    shrinkage = 0.0 if learner.settings == "paper" else 1.0
+    bias = np.log(prior) if learner._crowd.bias is None else numbers(learner._crowd.bias)
+    scores = np.tile(bias, (len(seen.probs), 1))
+    if learner.aggregator == "deep":
+        embedded, sums = rows(learner._crowd.embedding), np.zeros((len(seen.probs), 16))
+        for sample, worker, label in seen.triples:
+            sums[sample] += embedded[worker * k + label]
+        first, last = layers(learner._crowd.network)
+        scores += [plain.layered(plain.relu(plain.layered(s, first)), last) for s in sums]
+    return plain.max_mig_loss(seen.probs, weights, start, prior, seen.triples, learner.divergence, shrinkage, scores)
 
 
 def _doctor(learner: Any, seen: Seen) -> float:
@@ -331,7 +340,10 @@ VARIANTS = [
     Variant(learn.MaxMIG, _max_mig, {"divergence": "kl"}),
     Variant(learn.MaxMIG, _max_mig, {"divergence": "pearson"}),
     Variant(learn.MaxMIG, _max_mig, {"divergence": "js", "prior": "learnt"}),
+    Variant(learn.MaxMIG, _max_mig, {"settings": "paper", "bias": "free"}, starts=False),
+    Variant(learn.MaxMIG, _max_mig, {"aggregator": "deep"}),
     Variant(learn.DeepEM, _posterior),
+    Variant(learn.DeepEM, _posterior, {"shrink": False}),
     Variant(learn.ModelBootstrappedEM, _posterior, {"epochs_per_step": 2}),
     Variant(learn.DoctorNet, _doctor, starts=False),
     Variant(learn.WeightedDoctorNet, _doctor, {"weight_epochs": 1}, starts=False),

@@ -269,8 +269,12 @@ class NetworkEstimator(Parameters, Training, ABC):
         return parts
 
     def _optimizers(self) -> list[torch.optim.Optimizer]:
-        rates = (self.lr, self.lr if self.worker_lr is None else self.worker_lr)
+        rates = (self.lr, self._worker_rate())
         return made_optimizers(self._parts_or_fail(), self._networks, self.optimizer, rates, self.weight_decay)
+
+    def _worker_rate(self) -> float:
+        """Learning rate of all parts that are not networks."""
+        return self.lr if self.worker_lr is None else self.worker_lr
 
     def _epochs(self, data: CrowdData, training_data: CrowdData, run: Run, report: Report | None) -> str:
         """Train until the last epoch or an earlier stop; returns the reason for the end."""

@@ -8,14 +8,14 @@ tables the components equal those of the analysis of variance.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from manyhands._base.checks import check_between, check_choice, check_flag, check_number, warn_of_data
+from manyhands._base.checks import check_between, check_choice, check_flag, check_number, counted, warn_of_data
 from manyhands._base.estimator import Array
 from manyhands._base.names import sequence
 from manyhands.agreement.result import Agreement, Jackknife
@@ -292,6 +292,114 @@ def _mean_correlation(log: _Log, min_overlap: int) -> _Measured:
     r = np.clip(xy[used] / np.sqrt(xx[used] * yy[used]), -1.0, 1.0)
     compared = len(np.unique(log.tasks[first][used[pair]]))
     return _Measured(float(np.average(r, weights=n[used])), int(used.sum()), compared)
+
+
+def discrepancy_ratio(
+    ratings: Any,
+    values: Any,
+    *,
+    min_overlap: int = 1,
+    resamples: int = 0,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Agreement:
+    """Mean absolute error of a model against the workers, relative to that of the workers against each other.
+
+    The mean over workers of the mean absolute error of the model, divided by the mean over pairs of workers of the mean
+    absolute difference of their ratings. Below 1, the model differs less from the average worker than workers differ
+    from one another. No truth is needed. For classes see :func:`agreement_ratio`.
+
+    Parameters
+    ----------
+    ratings : Ratings or frame
+        A :class:`~manyhands.Ratings` table of one number, or a frame with well-known column names.
+    values
+        The model's values: a sequence aligned with ``ratings.tasks`` (NaN where it has none), or a mapping from task to
+        value.
+    min_overlap
+        Leave out pairs with fewer common tasks, also with the model.
+    resamples, confidence, seed
+        As in :func:`icc`.
+
+    Returns
+    -------
+    Agreement
+        At least 0. NaN where no two workers share tasks, none shares tasks with the model, or all workers agree.
+
+    Notes
+    -----
+    O(pairs of ratings on the same task) time and memory. A worker's repeated ratings of a task are averaged.
+
+    References
+    ----------
+    I. Lovchinsky et al., "Discrepancy ratio: evaluating model performance when even experts disagree on the truth",
+    ICLR 2020.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> ratings = mh.Ratings.from_arrays([1, 1, 2, 2], ["u", "v"] * 2, [1.0, 3.0, 2.0, 4.0])
+    >>> mh.agreement.discrepancy_ratio(ratings, [2.0, 3.0]).value
+    0.5
+    """
+    check_number("min_overlap", min_overlap, least=1, whole=True)
+    jackknife = Jackknife(resamples, confidence, seed)
+    jackknife.check()
+    table: Ratings = Ratings._as_table(ratings)
+    log = _Log.of(table)
+    tasks, model = _model_values(table, values)
+    # In the units of the log; any worker code that is not taken stands for the model.
+    raw = table.codes()[2]
+    center = float(raw.mean())
+    model = (model - center) / log.deviation if log.deviation else model - center
+    log = _once(log)
+    order = np.argsort(np.concatenate([log.tasks, tasks]), kind="stable")
+    both = log._replace(
+        tasks=np.concatenate([log.tasks, tasks])[order],
+        workers=np.concatenate([log.workers, np.full(len(tasks), log.n_workers)])[order],
+        values=np.concatenate([log.values, model])[order],
+        n_workers=log.n_workers + 1,
+    )
+    reason = f"no two workers share {counted(min_overlap, 'task')} and differ, or none shares any with the model"
+    return _with_interval(both, jackknife, lambda rows: _discrepancy(rows, min_overlap), reason)
+
+
+def _model_values(table: Ratings, values: Any) -> tuple[npt.NDArray[np.int64], Array]:
+    """Return the task codes and values of a model."""
+    if isinstance(values, Mapping):
+        codes = table._tasks.match(sequence(list(values))) if values else np.zeros(0, np.int64)
+        numbers = np.array(list(values.values()), np.float64)
+        if (codes < 0).any():
+            raise ValueError(
+                f"values has task {list(values)[int(np.argmax(codes < 0))]!r}, which is not in the ratings"
+            )
+    else:
+        numbers = np.asarray(values, np.float64)
+        if numbers.shape != (table.n_tasks,):
+            raise ValueError(f"values has shape {numbers.shape}; give one value for each of {table.n_tasks:,} tasks")
+        codes = np.arange(table.n_tasks)
+    if np.isinf(numbers).any():
+        raise ValueError("values must be finite, or NaN where the model has none")
+    known = ~np.isnan(numbers)
+    return codes[known].astype(np.int64), numbers[known]
+
+
+def _discrepancy(log: _Log, min_overlap: int) -> _Measured:
+    """Ratio of mean absolute errors; the model has the last worker code."""
+    first, second = _pairs_on_tasks(log)
+    if not len(first):
+        return _Measured(float("nan"), 0, 0)
+    one, other = log.workers[first], log.workers[second]
+    pairs, place = np.unique(np.minimum(one, other) * log.n_workers + np.maximum(one, other), return_inverse=True)
+    place = place.ravel()
+    n = np.bincount(place)
+    error = np.bincount(place, np.abs(log.values[first] - log.values[second])) / n
+    used, of_model = n >= min_overlap, pairs % log.n_workers == log.n_workers - 1
+    with_model, without = error[used & of_model], error[used & ~of_model]
+    if not len(with_model) or not len(without) or not without.mean() > 0:
+        return _Measured(float("nan"), 0, 0)
+    compared = len(np.unique(log.tasks[first][used[place]]))
+    return _Measured(float(with_model.mean() / without.mean()), int(used.sum()), compared)
 
 
 @dataclass(frozen=True)

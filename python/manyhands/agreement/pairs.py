@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands._base.checks import check_choice, check_number, counted
+from manyhands._base.checks import check_choice, check_flag, check_number, counted
 from manyhands._base.data_checks import made_table
 from manyhands.agreement.result import Agreement, Jackknife, check_weights, labels_of, scale_by_rank
 from manyhands.categorical.table import Annotations
@@ -182,9 +182,10 @@ def pairwise(votes: Any, *, coefficient: str = "cohen", weights: str | None = No
 
 
 def agreement_ratio(
-    labels: Any,
     votes: Any,
+    labels: Any,
     *,
+    corrected: bool = True,
     weights: str | None = None,
     min_overlap: int = 10,
     resamples: int = 0,
@@ -199,11 +200,14 @@ def agreement_ratio(
 
     Parameters
     ----------
+    votes : Annotations or frame
+        The annotations, or a frame with well-known column names.
     labels
         The model's answers: a sequence aligned with ``votes.tasks`` (None where it has none), or a mapping from task to
         class, a pair of arrays or a frame. Classes must be among those of the votes.
-    votes : Annotations or frame
-        The annotations, or a frame with well-known column names.
+    corrected
+        Remove the bias of each σ(κ) that falls with the number of common tasks. False for the ratio exactly as
+        published (Eq. 10 of Wang et al.).
     weights
         As in :func:`cohen_kappa`; they hold for pairs with the model too.
     min_overlap
@@ -219,8 +223,8 @@ def agreement_ratio(
 
     Notes
     -----
-    Cost as that of :func:`cohen_kappa`. Each σ(κ) is taken without the bias that falls with the number of common tasks
-    (Quenouille's jackknife over the tasks of the pair), which the mean over pairs would keep. The interval is the value
+    Cost as that of :func:`cohen_kappa`. By default each σ(κ) is corrected by Quenouille's jackknife over the tasks of
+    the pair, since the mean over pairs would keep the bias. The interval is the value
     and as many standard errors to either side; otherwise as in :func:`krippendorff_alpha`.
 
     An answer that was made from the same votes agrees with them for that reason alone: the ratio compares models fairly
@@ -235,11 +239,12 @@ def agreement_ratio(
     --------
     >>> import manyhands as mh
     >>> votes = mh.Annotations.from_dense([[0, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 1]])
-    >>> mh.agreement.agreement_ratio([0, 0, 1, 1], votes, min_overlap=4).value > 1
+    >>> mh.agreement.agreement_ratio(votes, [0, 0, 1, 1], min_overlap=4).value > 1
     True
     """
     jackknife = Jackknife(resamples, confidence, seed)
     jackknife.check()
+    check_flag("corrected", corrected)
     votes = labels_of(votes)
     tasks, classes = _answers(labels, votes)
     own_tasks, workers, own_labels = votes.codes()
@@ -253,11 +258,12 @@ def agreement_ratio(
         model + 1,
         votes.n_classes,
     )
-    sums = _of_pairs(votes, "cohen", weights, min_overlap, jackknife, summary="ratio", worker=model, table=table)
+    summary = "ratio" if corrected else "plain-ratio"
+    sums = _of_pairs(votes, "cohen", weights, min_overlap, jackknife, summary=summary, worker=model, table=table)
     return jackknife.agreement(sums, _reason(sums, min_overlap))
 
 
-def worker_ratios(votes: Any, *, weights: str | None = None, min_overlap: int = 10) -> pa.Table:
+def worker_ratios(votes: Any, *, corrected: bool = True, weights: str | None = None, min_overlap: int = 10) -> pa.Table:
     """How well each worker agrees with the others, relative to how well these agree with each other.
 
     The :func:`agreement_ratio` of each worker, whose labels are those of a model and who is not among the workers: the
@@ -268,7 +274,7 @@ def worker_ratios(votes: Any, *, weights: str | None = None, min_overlap: int = 
     ----------
     votes : Annotations or frame
         The annotations, or a frame with well-known column names.
-    weights, min_overlap
+    corrected, weights, min_overlap
         As in :func:`agreement_ratio`.
 
     Returns
@@ -294,9 +300,11 @@ def worker_ratios(votes: Any, *, weights: str | None = None, min_overlap: int = 
     """
     import pyarrow as pa
 
+    check_flag("corrected", corrected)
     votes = labels_of(votes)
     # No worker has the code n_workers: all pairs count in a ratio.
-    sums = _of_pairs(votes, "cohen", weights, min_overlap, summary="ratio", worker=votes.n_workers)
+    summary = "ratio" if corrected else "plain-ratio"
+    sums = _of_pairs(votes, "cohen", weights, min_overlap, summary=summary, worker=votes.n_workers)
     defined = ~np.isnan(sums["squashed"])
     pairs, parts = sums["pairs"][defined].astype(np.int64), sums["squashed"][defined]
     number = np.bincount(pairs.ravel(), minlength=votes.n_workers)

@@ -73,7 +73,9 @@ def spammers(
         For ``"score"``: smallest score of Raykar and Yu of a worker who is not a spammer. A worker who knows the class
         of a share p of the tasks and guesses the others has score p²: 0.04 is one task in five.
     ridge : float, default 40.0
-        For ``"covariance"``: ridge penalty on the factor.
+        For ``"covariance"``: ridge penalty on the factor, in units of common tasks. It shrinks the rows of workers who
+        share few tasks with others toward zero: the larger it is, the more workers with few answers are flagged. The
+        evidence page on auditing lists how many, for several values.
     max_partners : int, optional
         For ``"covariance"``: partners per worker, those with most common tasks. By default 256, fewer above 2,000
         workers, and at least 32.

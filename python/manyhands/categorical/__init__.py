@@ -8,6 +8,7 @@ from manyhands.categorical.consensus import Consensus
 from manyhands.categorical.dawid_skene import DawidSkene
 from manyhands.categorical.group import GroupDawidSkene, GroupVote
 from manyhands.categorical.hierarchical import HierarchicalDawidSkene, HierarchicalMACE
+from manyhands.categorical.known import posterior
 from manyhands.categorical.kos import KOS
 from manyhands.categorical.mace import GLAD, MACE
 from manyhands.categorical.max_margin import CrowdSVM, MaxMarginVote
@@ -42,5 +43,6 @@ __all__ = [
     "WeightedVote",
     "all_aggregators",
     "crowds",
+    "posterior",
     "synthetic",
 ]

@@ -20,8 +20,12 @@ from manyhands.categorical.table import Annotations
 MODELS = ("full", "class", "one-coin")
 #: What helps where passes were too few.
 FASTER = "raise max_iter, or set accelerate=True"
+#: Least probability in a start from counts.
+_FLOOR = 1e-30
 _ASSIGNMENTS = ("soft", "hard", "hard-then-soft")
 _STARTS = ("majority", "shares")
+#: A start that is computed here.
+_COUNTS = "label-counts"
 #: Moment methods whose parameters serve as a start, by class name.
 _FITTED_STARTS = {"multispa": "MultiSPA", "spectral": "SpectralDS"}
 
@@ -44,6 +48,8 @@ class DawidSkene(Aggregator):
         iterations), or ``"hard-then-soft"``. Reported posteriors are soft in any case.
     init
         Where to start: ``"majority"`` (the majority class, divided among classes that tie), ``"shares"`` (vote shares),
+        ``"label-counts"`` (posteriors under the frequencies of labels as prior, and each worker's joint frequencies of
+        the majority class and the label as confusion matrix),
         ``"multispa"`` or ``"spectral"`` (the parameters that `MultiSPA` or `SpectralDS` finds from moments: no local
         optimum near a poor majority), an (n_tasks, n_classes) array of posteriors, a pair (prior, confusion) of
         parameters, or any aggregator: as it was fitted, or if it was not, fitted to the same votes first.
@@ -87,7 +93,8 @@ class DawidSkene(Aggregator):
     ----------
     A. P. Dawid and A. M. Skene, "Maximum likelihood estimation of observer error-rates using the EM algorithm",
     Applied Statistics 28 (1979). R. Varadhan and C. Roland, "Simple and globally convergent methods for accelerating
-    the convergence of any EM algorithm", Scandinavian Journal of Statistics 35 (2008).
+    the convergence of any EM algorithm", Scandinavian Journal of Statistics 35 (2008). S. Ibrahim, P. A. Traganitis,
+    X. Fu and G. B. Giannakis, "End-to-end learning from crowdsourced labels", tutorial, for ``init="label-counts"``.
 
     Examples
     --------
@@ -195,9 +202,11 @@ class DawidSkene(Aggregator):
 
             init = getattr(moments, _FITTED_STARTS[init])()
         if isinstance(init, str):
+            if init == _COUNTS:
+                return {"start": "", "posterior": _from_counts(votes)}, ()
             if init not in _STARTS:
                 raise ValueError(
-                    f"init must be one of {', '.join(map(repr, (*_STARTS, *_FITTED_STARTS)))}, an array of "
+                    f"init must be one of {', '.join(map(repr, (*_STARTS, _COUNTS, *_FITTED_STARTS)))}, an array of "
                     f"posteriors, a pair (prior, confusion) or an aggregator, not {init!r}"
                 )
             return {"start": init}, ()
@@ -231,6 +240,31 @@ class DawidSkene(Aggregator):
     def _from_fitted(votes: Annotations, model: Aggregator) -> tuple[dict[str, Any], tuple[str, ...]]:
         """A start from another fit."""
         return _parameters(*model._parameters_for(votes)), ()
+
+
+def _from_counts(votes: Annotations) -> Array:
+    """Posteriors under label frequencies and the joint frequencies of majority class and label, (n_tasks, n_classes).
+
+    The start of the tutorial of Ibrahim et al. Rows of its matrices sum to the share of the class among the worker's
+    tasks, not to one. Abstentions do not count.
+    """
+    k = votes.n_classes
+    tasks, workers, labels = (codes.astype(np.int64) for codes in votes.codes())
+    weights = np.ones(len(tasks)) if votes.weights is None else np.asarray(votes.weights)
+    shares = votes.table.vote_shares()[0]
+    best = (shares == shares.max(axis=1, keepdims=True)).astype(np.float64)
+    best /= best.sum(axis=1, keepdims=True)
+    named = labels < k
+    tasks, workers, labels, weights = tasks[named], workers[named], labels[named], weights[named]
+    prior = np.bincount(labels, weights, k)
+    joint = np.zeros((votes.n_workers * k, k))
+    np.add.at(joint, workers * k + labels, best[tasks] * weights[:, None])
+    total = np.bincount(workers, weights, votes.n_workers)
+    joint /= np.maximum(np.repeat(total, k), np.finfo(float).tiny)[:, None]
+    scores = np.tile(np.log(np.maximum(prior / prior.sum(), _FLOOR)), (votes.n_tasks, 1))
+    np.add.at(scores, tasks, np.log(np.maximum(joint, _FLOOR))[workers * k + labels] * weights[:, None])
+    scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.ascontiguousarray(scores / scores.sum(axis=1, keepdims=True))
 
 
 def _parameters(prior: Array, confusion: Array) -> dict[str, Any]:

@@ -53,7 +53,8 @@ class Campaign(persist.Saved):
         How workers who are little known get a chance, as for :func:`next_labels`.
     update
         ``"batch"`` fits `model` to all answers whenever there are 15 % more of them; between fits only posteriors of
-        answered tasks move. ``"online"`` is stepwise EM with step t to the power of -`kappa` after every answer.
+        answered tasks move. ``"online"`` is stepwise EM after every answer: the estimates of its worker move by a step
+        of t to the power of -`kappa`, where t is one plus the number of answers of this worker, not of all workers.
     model
         The aggregator to fit; None for the default. ``DawidSkene(warm_start=True)`` goes on from its last fit.
     kappa

@@ -20,6 +20,7 @@ from manyhands.defer.measures import (
     coverage,
     coverage_accuracy,
     deferral_report,
+    gate_confusion,
     system_accuracy,
     workload,
 )
@@ -49,6 +50,7 @@ __all__ = [
     "coverage",
     "coverage_accuracy",
     "deferral_report",
+    "gate_confusion",
     "project",
     "project_chunks",
     "ranked",

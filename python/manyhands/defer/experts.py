@@ -20,12 +20,16 @@ from manyhands._train.module_calls import run
 from manyhands._train.trunk import n_features, split
 
 Kind = Literal["auto", "separate", "conditional"]
+#: Number of groups of experts, or that they are found by hierarchical clustering.
+Groups = int | Literal["hierarchical"] | None
 
 #: Experts from which on one conditional network stands for all of them.
 CONDITIONAL_FROM = 8
 #: Numbers that tell one expert from another in the conditional model.
 EMBEDDING = 8
 _KMEANS_STEPS = 100
+#: Differences in the cost of merges that do not count, as a share of the largest cost.
+_JUMP = 0.01
 
 
 class ExpertModels(nn.Module):
@@ -107,18 +111,22 @@ class ConditionalExperts(ExpertModels):
         return 1 / max(n_answers, 1)
 
 
-def check_expert_models(kind: str, groups: int | None) -> None:
-    """Refuse settings that `expert_models` cannot follow."""
+def check_expert_models(kind: str, groups: int | str | None) -> None:
+    """Raise for settings that `expert_models` cannot follow."""
     check_choice("experts", kind, ("auto", "separate", "conditional"))
-    if groups is not None:
+    if isinstance(groups, str):
+        check_choice("groups", groups, ("hierarchical",))
+    elif groups is not None:
         check_number("groups", groups, least=1, whole=True)
 
 
 def expert_models(
-    network: nn.Module, data: CrowdData, accuracy: Array, kind: Kind = "auto", groups: int | None = None
+    network: nn.Module, data: CrowdData, accuracy: Array, kind: Kind = "auto", groups: Groups = None
 ) -> ExpertModels:
     """Models of experts, networks like the one given, of the kind asked for; `accuracy` is (n_experts, n_classes)."""
     m, k = accuracy.shape
+    if isinstance(groups, str):
+        return GroupedExperts(network, hierarchical(accuracy))
     if groups is not None:
         return GroupedExperts(network, grouped(accuracy, min(groups, m)))
     if kind == "conditional" or (kind == "auto" and m >= CONDITIONAL_FROM):
@@ -142,6 +150,36 @@ def grouped(accuracy: Array, n_groups: int) -> npt.NDArray[np.int64]:
             centres[code] = accuracy[group == code].mean(axis=0)
     # Groups that lost all their members are no networks.
     return np.unique(group, return_inverse=True)[1]
+
+
+def hierarchical(accuracy: Array) -> npt.NDArray[np.int64]:
+    """Groups of experts by their accuracy in each class, (n_experts,): Ward's clustering, cut at the largest jump.
+
+    The tree is cut before the merge whose cost is the largest multiple of the cost of the merge before it; differences
+    below a hundredth of the largest cost do not count. O(n_experts³) time.
+    """
+    m = len(accuracy)
+    groups = [[expert] for expert in range(m)]
+    centres, sizes = accuracy.astype(np.float64), np.ones(m)
+    costs: list[float] = []
+    states: list[list[list[int]]] = [list(groups)]
+    while len(groups) > 1:
+        # Increase of the sum of squares by merging two groups.
+        cost = _squares(centres, centres) * (sizes[:, None] * sizes / (sizes[:, None] + sizes))
+        np.fill_diagonal(cost, np.inf)
+        a, b = sorted(divmod(int(cost.argmin()), len(groups)))
+        costs.append(float(cost[a, b]))
+        centres[a] = (centres[a] * sizes[a] + centres[b] * sizes[b]) / (sizes[a] + sizes[b])
+        sizes[a] += sizes[b]
+        groups = [group + groups[b] if at == a else group for at, group in enumerate(groups) if at != b]
+        centres, sizes = np.delete(centres, b, axis=0), np.delete(sizes, b)
+        states.append(list(groups))
+    floored = np.array([0.0, *costs]) + _JUMP * max(costs, default=0.0)
+    chosen = states[int((floored[1:] / floored[:-1]).argmax())] if floored[-1] > 0 else states[-1]
+    codes = np.empty(m, np.int64)
+    for code, group in enumerate(sorted(chosen)):
+        codes[group] = code
+    return codes
 
 
 def _squares(rows: Array, centres: Array) -> Array:

@@ -15,7 +15,7 @@ from manyhands._train.estimator import NetworkEstimator
 from manyhands._train.probabilities import soft_cross_entropy
 from manyhands.defer.data import answers_of, truth_of
 from manyhands.defer.deferral import Views
-from manyhands.defer.experts import ExpertModels, Kind, check_expert_models
+from manyhands.defer.experts import ExpertModels, Groups, Kind, check_expert_models
 from manyhands.defer.gate import Gate
 from manyhands.defer.losses import evidence, posterior
 from manyhands.defer.probabilistic import EMDeferral
@@ -151,7 +151,7 @@ class ImputedDeferral(EMDeferral):
         weak: Augmentation | None = None,
         strong: Augmentation | None = None,
         experts: Kind = "auto",
-        groups: int | None = None,
+        groups: Groups = None,
         **settings: Any,
     ) -> None:
         super().__init__(classifier, gate, **settings)

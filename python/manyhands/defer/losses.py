@@ -61,14 +61,16 @@ def charged(log_option: Tensor, cost: Tensor) -> Tensor:
     return F.log_softmax(log_option - cost, dim=1)
 
 
-def share_penalty(gate: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
-    """How far the mean of the gate's probabilities is from the shares asked for: squares of what is missed, summed.
+def share_penalty(gate: Tensor, lower: Tensor, upper: Tensor, *, by_case: bool = False) -> Tensor:
+    """How far the gate's probabilities are from the requested shares: squared misses, summed over options.
 
-    `gate` is (n, n_experts + 1) logits. With a coverage alone it is the term of Nguyen et al. (2025, Sec. 4, ii), of
-    the mean over the batch: asked of single cases, every one would be drawn by lot.
+    `gate` is (n, n_experts + 1) logits. By default the squares are those of the mean over the batch; with `by_case`,
+    the mean of the squares of single cases, which with a coverage is the term of Nguyen et al. (2025, Sec. 4, ii). The
+    latter draws the probabilities of every case to the share.
     """
-    share = torch.softmax(gate, dim=1).mean(dim=0)
-    return ((share - share.clamp(lower, upper)) ** 2).sum()
+    share = torch.softmax(gate, dim=1)
+    share = share if by_case else share.mean(dim=0, keepdim=True)
+    return ((share - share.clamp(lower, upper)) ** 2).sum(dim=1).mean()
 
 
 def mean_field(
@@ -80,10 +82,13 @@ def mean_field(
     *,
     smoothing: float,
     n_iter: int,
+    released: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """E-step with missing answers by mean field (Nguyen et al. 2025, Eqs. 22 and 23), from `n_iter` fixed-point steps.
 
-    `log_experts` is (n, n_experts, n_classes), what each expert is thought to answer.
+    `log_experts` is (n, n_experts, n_classes), what each expert is thought to answer. With `released`, the classifier's
+    answer is a latent variable as well: its evidence is the expected log-likelihood of an answer drawn from its
+    probabilities, as in the code of the authors.
 
     Returns
     -------
@@ -102,7 +107,11 @@ def mean_field(
     for _ in range(n_iter):
         correct = torch.sigmoid(logit + chosen * (right - wrong))
         expected = correct * right + (1 - correct) * wrong
-        log_option = posterior(log_gate, evidence(answers, truth, log_probs, smoothing, expected))
+        log_evidence = evidence(answers, truth, log_probs, smoothing, expected)
+        if released:
+            own = log_evidence[:, -1:].exp()
+            log_evidence = torch.cat([log_evidence[:, :-1], own * right + (1 - own) * wrong], dim=1)
+        log_option = posterior(log_gate, log_evidence)
         chosen = log_option[:, :-1].exp()
     return log_option, _tilted(log_experts, truth, chosen * (right - wrong)).exp()
 

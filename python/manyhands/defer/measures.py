@@ -97,6 +97,43 @@ def system_accuracy(who: npt.ArrayLike, correct: npt.ArrayLike) -> float:
     return _mean(_chosen(who, correct))
 
 
+def gate_confusion(who: npt.ArrayLike, correct: npt.ArrayLike) -> Floats:
+    """Confusion matrix of a gate: for each option that it chose, how often each option would have been right.
+
+    Use it to see what a gate gives away: an entry above the diagonal of its row is an option that would have answered
+    these cases better.
+
+    Parameters
+    ----------
+    who : array of shape (n,)
+        The option chosen in each case, such as ``decision.who``.
+    correct : array of shape (n, n_options)
+        See :func:`correctness`.
+
+    Returns
+    -------
+    array of shape (n_options, n_options)
+        Row i, column j: share of right answers of option j, among those known, in the cases given to option i. NaN
+        where option i got no case, or none with an answer of j.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> mh.defer.gate_confusion([0, 0, 1], [[1, 0], [0, 1], [0, 1]]).tolist()
+    [[0.5, 0.5], [0.0, 1.0]]
+    """
+    right = _as_correct(correct)
+    _chosen(who, right)
+    codes = as_who(who, right.shape[1])
+    out = np.full((right.shape[1],) * 2, np.nan)
+    for option in np.unique(codes).tolist():
+        rows = right[codes == option]
+        known = ~np.isnan(rows)
+        n = known.sum(axis=0)
+        out[option] = np.divide(np.where(known, rows, 0.0).sum(axis=0), n, out=np.full(len(n), np.nan), where=n > 0)
+    return out
+
+
 @dataclass(frozen=True, eq=False)
 class Curve:
     """Accuracy of the team against the share of cases its classifier answers.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -21,12 +21,14 @@ from manyhands.defer import project
 from manyhands.defer.changing import PresentSkill
 from manyhands.defer.data import answers_of, truth_of
 from manyhands.defer.deferral import Views
-from manyhands.defer.experts import ExpertModels, Kind, check_expert_models, expert_models
+from manyhands.defer.experts import ExpertModels, Groups, Kind, check_expert_models, expert_models
 from manyhands.defer.gate import AnchoredGate, Gate
 from manyhands.defer.losses import charged, evidence, exact_posterior, gate_loss, mean_field, posterior, share_penalty
 from manyhands.defer.shares import Cost, costs
 
-Constraint = Literal["batch", "running", "epoch", "penalty"]
+Constraint = Literal["batch", "running", "epoch", "penalty", "case-penalty"]
+#: Constraints that are terms of the loss.
+_PENALTIES = ("penalty", "case-penalty")
 
 #: Latest cases that a running constraint is kept over, but no more than this part of an epoch: older posteriors are
 #: those of another gate, and making up for them would overshoot.
@@ -37,6 +39,14 @@ _PENALTY = 10.0
 _MISSED = 0.1
 #: Least probability of an option before projection: a workload may need what the posterior excludes.
 _LEAST = 1e-12
+
+
+class _Inferred(NamedTuple):
+    """A batch with the posteriors of its E-step."""
+
+    batch: Batch
+    target: Tensor
+    answers: Tensor | None
 
 
 class EMDeferral(PresentSkill):
@@ -50,6 +60,7 @@ class EMDeferral(PresentSkill):
         setting("penalty", None, "float | None"),
         setting("cost", 0.0, "Cost"),
         setting("smoothing", 0.001, "float"),
+        setting("averaging", None, "float | None"),
         *PresentSkill._settings,
     ]
 
@@ -57,17 +68,20 @@ class EMDeferral(PresentSkill):
     penalty: float | None
     cost: Cost
     smoothing: float
+    averaging: float | None
 
     def _check(self) -> None:
         super()._check()
-        check_choice("constraint", self.constraint, ("batch", "running", "epoch", "penalty"))
+        check_choice("constraint", self.constraint, ("batch", "running", "epoch", *_PENALTIES))
         self._check_penalty()
         check_number("smoothing", self.smoothing, least=0)
         if not 0 < self.smoothing < 1:
             raise ValueError(f"smoothing is a share above 0 and below 1, not {self.smoothing}")
+        if self.averaging is not None:
+            check_number("averaging", self.averaging, least=0.5, most=1)
 
     def _check_penalty(self) -> None:
-        if self.constraint == "penalty":
+        if self.constraint in _PENALTIES:
             if self.penalty is not None:
                 check_number("penalty", self.penalty, least=0)
         elif self.penalty is not None:
@@ -91,9 +105,11 @@ class EMDeferral(PresentSkill):
         self._window = min(_WINDOW, len(data) // _PART)
         self._recent = torch.zeros(0, options, dtype=torch.float64)
         self._targets = torch.zeros(0, options)
+        self._former: _Inferred | None = None
+        self._n_steps = torch.zeros((), dtype=torch.int64)
         return {}
 
-    def _expert_models(self, data: CrowdData, kind: Kind, groups: int | None) -> ExpertModels:
+    def _expert_models(self, data: CrowdData, kind: Kind, groups: Groups) -> ExpertModels:
         """Models of experts, networks like the classifier, of the kind asked for or by groups of experts."""
         return expert_models(self.classifier, data, self._expert_accuracy.cpu().double().numpy(), kind, groups)
 
@@ -106,12 +122,25 @@ class EMDeferral(PresentSkill):
         return None
 
     def _loss(self, batch: Batch, views: Views) -> Tensor:
-        options = self._options(batch)
         with torch.no_grad():
             log_option, answers = self._e_step(batch, views)
-            target = self._constrained(batch, self._charged(log_option), options)
+            target = self._constrained(batch, self._charged(log_option), self._options(batch))
+        inferred = _Inferred(batch, target, answers)
+        loss = self._m_step(inferred, views)
+        if self.averaging is None:
+            return loss
+        self._n_steps += 1
+        step = float(self._n_steps) ** -self.averaging
+        former, self._former = self._former, inferred
+        if former is None:
+            return loss
+        return step * loss + (1 - step) * self._m_step(former, self._forward(former.batch.x))
+
+    def _m_step(self, inferred: _Inferred, views: Views) -> Tensor:
+        """What the M-step makes small: the negative of Q of a batch, given what the E-step inferred."""
+        batch, target, answers = inferred
         own = F.cross_entropy(views.classes, truth_of(batch))
-        gate, weights = gate_loss(views.gate, target, options), self._case_weights(batch.tasks)
+        gate, weights = gate_loss(views.gate, target, self._options(batch)), self._case_weights(batch.tasks)
         gate = gate if weights is None else gate * weights
         return own + gate.mean() + self._penalty(views) + self._expert_loss(batch, views, answers)
 
@@ -121,10 +150,11 @@ class EMDeferral(PresentSkill):
 
     def _penalty(self, views: Views) -> Tensor | float:
         """What it costs the gate to miss the shares asked for, where it is a matter of cost."""
-        if self.constraint != "penalty" or self._bounds is None:
+        if self.constraint not in _PENALTIES or self._bounds is None:
             return 0.0
         lower, upper = (torch.from_numpy(bound).to(views.gate) for bound in self._share_bounds())
-        return (_PENALTY if self.penalty is None else self.penalty) * share_penalty(views.gate, lower, upper)
+        weight = _PENALTY if self.penalty is None else self.penalty
+        return weight * share_penalty(views.gate, lower, upper, by_case=self.constraint == "case-penalty")
 
     def _share_bounds(self) -> tuple[Array, Array]:
         """Lower and upper bounds of the shares that a penalty keeps, (n_experts + 1,)."""
@@ -148,7 +178,7 @@ class EMDeferral(PresentSkill):
 
         It is the mean over cases that leave the gate a choice: the others teach it nothing, whatever stands here.
         """
-        if self._bounds is None or self.constraint == "penalty":
+        if self._bounds is None or self.constraint in _PENALTIES:
             return log_option.exp()
         if self.constraint == "epoch":
             return self._targets[batch.tasks.cpu()].to(log_option.device)
@@ -173,6 +203,8 @@ class EMDeferral(PresentSkill):
         return torch.from_numpy(found)
 
     def _start_epoch(self, epoch: int, data: CrowdData) -> None:
+        # A checkpoint at the end of an epoch need not hold a batch.
+        self._former = None
         if self.constraint != "epoch" or self._bounds is None:
             return
         self._parts_or_fail().eval()
@@ -188,9 +220,9 @@ class EMDeferral(PresentSkill):
 
     def _after_training(self, data: CrowdData) -> None:
         # What only training needs is as large as the data.
-        self._targets, self._recent = self._targets[:0], self._recent[:0]
+        self._targets, self._recent, self._former = self._targets[:0], self._recent[:0], None
         super()._after_training(data)
-        if self.constraint == "penalty" and self._bounds is not None:
+        if self.constraint in _PENALTIES and self._bounds is not None:
             self._warn_of_missed_shares()
 
     def _warn_of_missed_shares(self) -> None:
@@ -204,15 +236,15 @@ class EMDeferral(PresentSkill):
             name = "the classifier" if option == len(experts) else f"expert {experts[option]!r}"
             bounds = "–".join(f"{bound:.2f}" for bound in sorted({lower[option], upper[option]}))
             warn_of_convergence(
-                f"constraint='penalty': the gate gives {name} a share of {shares[option]:.2f}, and {bounds} was asked "
-                "for; lower lr, or keep the workload by a projection (constraint='running')"
+                f"constraint={self.constraint!r}: the gate gives {name} a share of {shares[option]:.2f}, and {bounds} "
+                "was asked for; lower lr, or keep the workload by a projection (constraint='running')"
             )
 
     def _state(self) -> dict[str, Tensor]:
-        return {"recent": self._recent}
+        return {"recent": self._recent, "n_steps": self._n_steps}
 
     def _set_state(self, state: dict[str, Tensor]) -> None:
-        self._recent = state["recent"]
+        self._recent, self._n_steps = state["recent"], state["n_steps"]
 
 
 def _leaves_a_choice(log_option: Tensor, options: Tensor | None) -> Tensor:
@@ -246,12 +278,17 @@ class NaiveDeferral(EMDeferral):
         all of them, once an ``"epoch"``. Cases nobody answered are not among them, unless `unanswered` is ``"wrong"``.
     penalty
         Weight of ``constraint="penalty"``: no projection, but the squares by which the gate's mean probabilities of a
-        batch miss the shares are added to the loss. None for 10.
+        batch miss the shares are added to the loss. None for 10. ``constraint="case-penalty"`` adds the mean of the
+        squares of single cases, as printed in the paper (Sec. 4, ii).
     cost
         Of asking an expert, or of asking each of those named: one of cost c counts as right exp(-c) times as often as
         they are, in training as in decisions. It may be negative.
     smoothing
         Share of an answer that is spread over all classes: how far answers are trusted.
+    averaging
+        Exponent κ of the explicit moving average of Q (Eq. 33): the loss of step k is ``k^-κ`` times that of its batch
+        plus the rest times that of the batch before it, with the posteriors it had then. From 0.5 to 1; a step costs
+        twice as much. None leaves the averaging to the momentum of the optimizer, as the authors do.
     half_life
         See :class:`~manyhands.defer.ProbabilisticDeferral`.
     **settings
@@ -323,11 +360,12 @@ class ProbabilisticDeferral(EMDeferral):
         have answered follows from the truth.
     groups
         So many networks, each for a group of experts whose accuracy in each class is alike; instead of `experts`.
+        ``"hierarchical"`` finds the number of groups by hierarchical clustering.
     inference
         The E-step: ``"exact"``, which sums missing answers out, or ``"mean-field"``, as in the text of the paper. The
         mean field judges the classifier by the probability of the truth, but experts who did not answer by its expected
-        logarithm, so that those whom the gate prefers little die out. The code that its authors released takes the
-        expectation for the classifier too, and then it is the experts who gain.
+        logarithm, so that those whom the gate prefers little die out. ``"mean-field-released"``, as in the code of the
+        authors, takes the expectation for the classifier too, and then it is the experts who gain.
     n_iter
         Fixed-point steps of the mean field.
     constraint
@@ -335,12 +373,17 @@ class ProbabilisticDeferral(EMDeferral):
         all of them, once an ``"epoch"``.
     penalty
         Weight of ``constraint="penalty"``: no projection, but the squares by which the gate's mean probabilities of a
-        batch miss the shares are added to the loss. None for 10.
+        batch miss the shares are added to the loss. None for 10. ``constraint="case-penalty"`` adds the mean of the
+        squares of single cases, as printed in the paper (Sec. 4, ii).
     cost
         Of asking an expert, or of asking each of those named: one of cost c counts as right exp(-c) times as often as
         they are, in training as in decisions. It may be negative.
     smoothing
         Share of an answer that is spread over all classes: how far answers are trusted.
+    averaging
+        Exponent κ of the explicit moving average of Q (Eq. 33): the loss of step k is ``k^-κ`` times that of its batch
+        plus the rest times that of the batch before it, with the posteriors it had then. From 0.5 to 1; a step costs
+        twice as much. None leaves the averaging to the momentum of the optimizer, as the authors do.
     half_life
         Time after which an answer counts half, in the unit of ``fit(times=)``, for experts whose skill changes;
         ``"auto"`` for the one with which answers foretell the next best. None: answers count for good.
@@ -378,8 +421,8 @@ class ProbabilisticDeferral(EMDeferral):
         gate: Gate = "anchored",
         *,
         experts: Kind | Literal["confusion"] = "auto",
-        groups: int | None = None,
-        inference: Literal["exact", "mean-field"] = "exact",
+        groups: Groups = None,
+        inference: Literal["exact", "mean-field", "mean-field-released"] = "exact",
         n_iter: int = 10,
         **settings: Any,
     ) -> None:
@@ -395,7 +438,7 @@ class ProbabilisticDeferral(EMDeferral):
             check_expert_models(self.experts, self.groups)
         elif self.groups is not None:
             raise ValueError("groups are of networks; experts='confusion' has none")
-        check_choice("inference", self.inference, ("exact", "mean-field"))
+        check_choice("inference", self.inference, ("exact", "mean-field", "mean-field-released"))
         check_number("n_iter", self.n_iter, least=1, whole=True)
 
     def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
@@ -423,7 +466,8 @@ class ProbabilisticDeferral(EMDeferral):
         given = (log_gate, log_experts, answers, truth, log_probs)
         if self.inference == "exact":
             return exact_posterior(*given, smoothing=self.smoothing)
-        return mean_field(*given, smoothing=self.smoothing, n_iter=self.n_iter)
+        released = self.inference == "mean-field-released"
+        return mean_field(*given, smoothing=self.smoothing, n_iter=self.n_iter, released=released)
 
     def _expert_loss(self, batch: Batch, views: Views, answers: Tensor | None) -> Tensor | float:
         if views.experts is None:

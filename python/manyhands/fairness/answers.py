@@ -122,7 +122,10 @@ def aggregate(
 
     Notes
     -----
-    Exact: the smallest rate of all groups is one that some threshold gives, and all are tried. Time O(n log n) for n
+    The best decisions among those with one threshold per group: the smallest rate of all groups is one that some
+    threshold gives, and all are tried. For demographic parity no other decisions have fewer expected errors. For the
+    other measures tasks have different weights in a rate, and with few tasks other decisions can be slightly better;
+    the difference vanishes with many tasks. Time O(n log n) for n
     tasks, memory O(n · n_groups); with `within` that of some tens of iterations.
 
     References

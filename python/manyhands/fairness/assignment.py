@@ -12,6 +12,8 @@ from manyhands._base.checks import check_number
 from manyhands._base.estimator import Array
 from manyhands.fairness.attribute import Ints
 
+#: Most rows of the exact enumeration.
+_MOST_ROWS = 100_000
 #: Halvings of the price of a gap.
 _HALVINGS = 50
 
@@ -58,13 +60,15 @@ def assign(accuracy: npt.ArrayLike, n_tasks: npt.ArrayLike, capacity: npt.ArrayL
     Raises
     ------
     ValueError
-        Where capacities do not suffice, or no assignment keeps the gap.
+        Where capacities do not suffice, or no assignment keeps the gap. In large problems, where none was found.
 
     Notes
     -----
-    Bisection over a price of the gap (:func:`manyhands.defer.assign` solves each problem), then local search: tasks
-    are passed on and exchanged while that gains answers and keeps the gap. The result is integral and near the optimum
-    of the program; no single exchange improves it. Time O(50 · tasks · n_workers) and O(n_workers²) per exchange.
+    Small problems are solved exactly, by enumeration of all distinct pairs of accuracies, worker by worker, up to
+    100,000 of them. Beyond, bisection over a price of the gap (:func:`manyhands.defer.assign` solves each problem),
+    then local search: tasks are passed on and exchanged while that gains answers and keeps the gap. The result is
+    integral and near the optimum of the program; no single exchange improves it. Time O(50 · tasks · n_workers) and
+    O(n_workers²) per exchange.
 
     References
     ----------
@@ -92,8 +96,13 @@ def assign(accuracy: npt.ArrayLike, n_tasks: npt.ArrayLike, capacity: npt.ArrayL
             f"no worker is available for {sizes.sum() - room.sum():,} tasks: capacities sum to {room.sum():,}"
         )
     free = _solve(right, sizes, room, 0.0)
-    best = free if _apart(free, right, sizes) <= gap else _search_price(free, right, sizes, room, gap)
-    best = _exchange(best, right, sizes, room, gap)
+    if _apart(free, right, sizes) <= gap:
+        best = free
+    else:
+        exact = _enumerate(right, sizes, room, gap)
+        best = (
+            _exchange(_search_price(free, right, sizes, room, gap), right, sizes, room, gap) if exact is None else exact
+        )
     return FairAssignment(best, _right(best, right, sizes), _right(free, right, sizes))
 
 
@@ -117,6 +126,39 @@ def _solve(right: Array, sizes: Any, room: Any, price: float) -> Ints:
     n: Ints = np.zeros(right.shape, np.int64)
     np.add.at(n, (who, group), 1)
     return n
+
+
+def _enumerate(right: Array, sizes: Any, room: Any, gap: float) -> Ints | None:
+    """The best assignment within the gap, by dynamic programming over the workers; None if there are too many."""
+    # Each row: tasks left in both groups, right answers so far on both, and the row of the worker before.
+    left, sums = np.array([sizes], np.int64), np.zeros((1, 2))
+    steps: list[tuple[Ints, Ints]] = []
+    for worker, capacity in zip(right, room.tolist(), strict=True):
+        first, second = (np.arange(min(capacity, int(size)) + 1) for size in sizes)
+        takes = np.stack([np.repeat(first, len(second)), np.tile(second, len(first))], axis=1)
+        takes = takes[takes.sum(axis=1) <= capacity]
+        if len(left) * len(takes) > _MOST_ROWS:
+            return None
+        before, choice = np.repeat(np.arange(len(left)), len(takes)), np.tile(np.arange(len(takes)), len(left))
+        rest = left[before] - takes[choice]
+        possible = (rest >= 0).all(axis=1)
+        before, taken, rest = before[possible], takes[choice[possible]], rest[possible]
+        total = sums[before] + taken * worker
+        # Of rows that are equal so far, one is enough.
+        kept = np.unique(np.column_stack([rest, np.round(total, 12)]), axis=0, return_index=True)[1]
+        left, sums = rest[kept], total[kept]
+        steps.append((before[kept], taken[kept]))
+    share = sums / sizes
+    fair = (left == 0).all(axis=1) & (np.abs(share[:, 0] - share[:, 1]) <= gap + 1e-12)
+    if not fair.any():
+        raise ValueError(f"no assignment keeps the groups within {gap:g}; raise gap, or add workers")
+    row = int(np.where(fair, sums.sum(axis=1), -np.inf).argmax())
+    plan = np.zeros(right.shape, np.int64)
+    for worker in reversed(range(len(right))):
+        before, taken = steps[worker]
+        plan[worker] = taken[row]
+        row = int(before[row])
+    return plan
 
 
 def _search_price(free: Ints, right: Array, sizes: Any, room: Any, gap: float) -> Ints:

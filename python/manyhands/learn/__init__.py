@@ -14,7 +14,7 @@ except ImportError as error:
 from manyhands._train.batch import Batch, CrowdData
 from manyhands._train.callbacks import Callback
 from manyhands._train.settings import Training
-from manyhands.learn import anchors, heads, instance, losses, mixture, pairs, preferences, targets
+from manyhands.learn import anchors, evaluation, heads, instance, losses, mixture, pairs, preferences, targets
 from manyhands.learn import conal as common
 from manyhands.learn import crowd_layer as confusion
 from manyhands.learn import crowd_regression as numbers
@@ -31,6 +31,7 @@ from manyhands.learn.crowd_layer import *
 from manyhands.learn.crowd_regression import *
 from manyhands.learn.deep_em import *
 from manyhands.learn.doctor_net import *
+from manyhands.learn.evaluation import *
 from manyhands.learn.instance import *
 from manyhands.learn.learn2agree import *
 from manyhands.learn.learner import Learner, all_learners
@@ -51,6 +52,7 @@ __all__ += common.__all__
 __all__ += confusion.__all__
 __all__ += doctor.__all__
 __all__ += em.__all__
+__all__ += evaluation.__all__
 __all__ += information.__all__
 __all__ += instance.__all__
 __all__ += mixture.__all__

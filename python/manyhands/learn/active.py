@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyhands._base.checks import check_choice
+from manyhands._base.checks import check_choice, check_number
 from manyhands._base.estimator import Array
 from manyhands._train.batch import Batch
 from manyhands.categorical.table import Annotations
@@ -19,8 +19,8 @@ from manyhands.learn.losses import focal
 
 AnswerLoss = Literal["ce", "focal", "kappa"]
 
-#: Upper limit of Eq. 7, which is unbounded: a one-sided worker would get a power of hundreds and be ignored.
-_MOST_FOCUS = 5.0
+#: Default limit of Eq. 7, which is unbounded: a one-sided worker would get a power of hundreds and be ignored.
+MOST_FOCUS = 5.0
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,13 @@ class BinaryQuestions(Learner):
     _training_parts: ClassVar[tuple[str, ...]] = ("kappa",)
 
     loss: AnswerLoss
+    most_focus: float | None
 
     def _check(self) -> None:
         super()._check()
         check_choice("loss", self.loss, ("ce", "focal", "kappa"))
+        if self.most_focus is not None:
+            check_number("most_focus", self.most_focus, least=0)
 
     def _question_parts(self, n_samples: int, frequencies: Said) -> dict[str, nn.Module]:
         """Set up the questions, and return the trainable or stateful modules of the loss."""
@@ -70,7 +73,8 @@ class BinaryQuestions(Learner):
         # With two classes, the second one is the positive class of a single question.
         positive_classes = [1] if k == 2 else list(range(k))
         self._positive = torch.tensor(positive_classes, device=self._on)
-        self._gamma = torch.from_numpy(focus(frequencies.counts)[:, positive_classes]).float().to(self._on)
+        gamma = focus(frequencies.counts, self.most_focus)[:, positive_classes]
+        self._gamma = torch.from_numpy(gamma).float().to(self._on)
         if self.loss != "kappa":
             return {}
         shares, total = torch.from_numpy(frequencies.shares[:, positive_classes]), torch.from_numpy(frequencies.total)
@@ -104,16 +108,16 @@ class BinaryQuestions(Learner):
         return self._reduce(self._answer_losses(batch, logits, is_positive, weight), batch)
 
 
-def focus(counts: Array) -> Array:
+def focus(counts: Array, most: float | None = MOST_FOCUS) -> Array:
     """Return the power of the focal loss, (n_workers, n_classes), larger for one-sided workers (Eq. 7).
 
-    `counts` are the numbers of answers of each worker per class.
+    `counts` are the numbers of answers of each worker per class, `most` is the largest power, None for no limit.
     """
     total = counts.sum(axis=1, keepdims=True)
-    most = np.maximum(counts, total - counts)
-    least = np.maximum(total - most, 1)
+    larger = np.maximum(counts, total - counts)
+    smaller = np.maximum(total - larger, 1)
     rate = np.maximum(total - 1, 0) / np.maximum(total, 1)
-    return np.minimum((1 - rate**most) / (1 - rate**least), _MOST_FOCUS)
+    return np.minimum((1 - rate**larger) / (1 - rate**smaller), np.inf if most is None else most)
 
 
 def said_shares(votes: Annotations, *, by_sample: bool) -> tuple[Array, Array]:

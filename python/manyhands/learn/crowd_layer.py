@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any, Literal, Unpack
 
 import numpy as np
@@ -20,14 +21,16 @@ from manyhands.learn.heads import (
     FreeConfusion,
     LowRankConfusion,
     OneCoin,
+    TaxonomyConfusion,
     WorkerModel,
+    taxonomy_paths,
 )
 from manyhands.learn.learner import Learner
 from manyhands.learn.losses import log_det, log_mixture
 
 __all__ = ["CCEM", "CrowdLayer", "GeoCrowdNet", "TraceRegularized"]
 
-_WORKER_MODELS = ("softplus", "softmax", "one-coin", "low-rank", "embedded")
+_WORKER_MODELS = ("softplus", "softmax", "one-coin", "low-rank", "embedded", "taxonomy")
 
 
 def worker_model(kind: str, n_workers: int, n_classes: int) -> ConfusionModel:
@@ -123,9 +126,12 @@ class CCEM(WorkerLearner):
     ----------
     backbone : nn.Module
         Any ``nn.Module`` that returns logits.
-    workers : {"softplus", "softmax", "one-coin", "low-rank", "embedded"}, default "softplus"
+    workers : {"softplus", "softmax", "one-coin", "low-rank", "embedded", "taxonomy"}, default "softplus"
         Worker model: a free matrix per worker (``"softplus"`` or ``"softmax"``), ``"one-coin"``, ``"low-rank"`` (for
-        many classes), or ``"embedded"``.
+        many classes), ``"embedded"``, or ``"taxonomy"``: one probability per worker and branching of `taxonomy`.
+    taxonomy : mapping, optional
+        For ``workers="taxonomy"``: the group of each class, and of each group the group above it if there is one, as
+        in ``{"cat": "animal", "dog": "animal", "car": None}``.
     **training
         See :class:`~manyhands.learn.Training`.
 
@@ -141,15 +147,30 @@ class CCEM(WorkerLearner):
     identifiability, and regularization", ICLR 2023.
     """
 
-    def __init__(self, backbone: nn.Module, *, workers: str = "softplus", **training: Unpack[TrainingOptions]) -> None:
+    def __init__(
+        self,
+        backbone: nn.Module,
+        *,
+        workers: str = "softplus",
+        taxonomy: Mapping[Any, Any] | None = None,
+        **training: Unpack[TrainingOptions],
+    ) -> None:
         super().__init__(backbone, **training)
         self.workers = workers
+        self.taxonomy = taxonomy
 
     def _check(self) -> None:
         super()._check()
         check_choice("workers", self.workers, _WORKER_MODELS)
+        if (self.workers == "taxonomy") != (self.taxonomy is not None):
+            raise ValueError(
+                f"workers={self.workers!r} contradicts taxonomy={self.taxonomy!r}: the worker model 'taxonomy' needs "
+                "one, and no other has one"
+            )
 
     def _worker_model(self, n_workers: int, n_classes: int) -> ConfusionModel:
+        if self.taxonomy is not None:
+            return TaxonomyConfusion(n_workers, taxonomy_paths(self.taxonomy, self._classes.values.tolist()))
         return worker_model(self.workers, n_workers, n_classes)
 
 
@@ -166,6 +187,8 @@ class TraceRegularized(CCEM):
         Weight of the mean trace, relative to the cross-entropy summed over the labels of a sample. 0 is `CCEM`.
     workers : str, default "softplus"
         Worker model, as for `CCEM`.
+    taxonomy : mapping, optional
+        As for `CCEM`.
     **training
         See :class:`~manyhands.learn.Training`.
 
@@ -186,9 +209,10 @@ class TraceRegularized(CCEM):
         *,
         trace: float = 0.01,
         workers: str = "softplus",
+        taxonomy: Mapping[Any, Any] | None = None,
         **training: Unpack[TrainingOptions],
     ) -> None:
-        super().__init__(backbone, workers=workers, **training)
+        super().__init__(backbone, workers=workers, taxonomy=taxonomy, **training)
         self.trace = trace
 
     def _check(self) -> None:

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from manyhands._base.checks import check_number
+from manyhands._base.checks import check_flag, check_number
 from manyhands._base.estimator import Array
 from manyhands._train.batch import Batch, CrowdData
 from manyhands._train.settings import TrainingOptions
-from manyhands.categorical._passes import posterior_under, resembling
+from manyhands.categorical._passes import judged_by, posterior_under, resembling
 from manyhands.learn.learner import Learner
 from manyhands.learn.losses import log_mixture, soft_cross_entropy
 from manyhands.learn.targets import vote_shares
@@ -25,10 +25,12 @@ class _EMLearner(Learner):
     """Base class: cross-entropy with posteriors that an E-step updates between epochs."""
 
     epochs_per_step: int
+    shrink: bool
 
     def _check(self) -> None:
         super()._check()
         check_number("epochs_per_step", self.epochs_per_step, least=1, whole=True)
+        check_flag("shrink", self.shrink)
 
     def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         start = self._start(data.votes)
@@ -38,8 +40,12 @@ class _EMLearner(Learner):
         return {}
 
     def _judge(self, data: CrowdData, posterior: Array) -> Array:
-        """Confusion matrices given posteriors, with an empirical Bayes prior for workers with few labels."""
-        confusion, self._crowd = resembling(data.votes.table, np.ascontiguousarray(posterior, np.float64), self._crowd)
+        """Confusion matrices given posteriors; `shrink` adds an empirical Bayes prior for workers with few labels."""
+        posterior = np.ascontiguousarray(posterior, np.float64)
+        if not self.shrink:
+            k = data.votes.n_classes
+            return judged_by(data.votes.table, posterior, np.zeros((k, k)))
+        confusion, self._crowd = resembling(data.votes.table, posterior, self._crowd)
         return confusion
 
     def _take(self, posterior: Array, confusion: Array) -> None:
@@ -86,6 +92,9 @@ class DeepEM(_EMLearner):
         Any ``nn.Module`` that returns logits.
     epochs_per_step : int, default 1
         Epochs of the network per E-step.
+    shrink : bool, default True
+        Shrink confusion matrices of workers with few labels toward the average. False for the M-step as published,
+        plain expected counts (Algorithm 2 of Tanno et al. 2019).
     **training
         See :class:`~manyhands.learn.Training`.
 
@@ -95,18 +104,26 @@ class DeepEM(_EMLearner):
     also costs the training of the backbone and one prediction.
 
     Starts from vote shares, or from the posteriors of `start_from`. The M-step shrinks workers with few labels toward
-    the average as in :class:`~manyhands.categorical.HierarchicalDawidSkene`. With `validation`, both steps use the
-    labels of the training samples only.
-    each; beside them an epoch costs the backbone's training and one prediction.
+    the average as in :class:`~manyhands.categorical.HierarchicalDawidSkene`; without `shrink`, the row of a class that
+    a worker never met is uniform. With `validation`, both steps use the labels of the training samples only.
 
     References
     ----------
     V. C. Raykar et al., "Learning from crowds", JMLR 11 (2010). S. Albarqouni et al., "AggNet", IEEE TMI 35 (2016).
+    R. Tanno et al., "Learning from noisy labels by regularized estimation of annotator confusion", CVPR 2019.
     """
 
-    def __init__(self, backbone: nn.Module, *, epochs_per_step: int = 1, **training: Unpack[TrainingOptions]) -> None:
+    def __init__(
+        self,
+        backbone: nn.Module,
+        *,
+        epochs_per_step: int = 1,
+        shrink: bool = True,
+        **training: Unpack[TrainingOptions],
+    ) -> None:
         super().__init__(backbone, **training)
         self.epochs_per_step = epochs_per_step
+        self.shrink = shrink
 
     def _e_step(self, data: CrowdData, predicted: Array) -> tuple[Array, Array]:
         confusion = self._judge(data, self._posterior.double().cpu().numpy())
@@ -124,6 +141,8 @@ class ModelBootstrappedEM(_EMLearner):
         Any ``nn.Module`` that returns logits.
     epochs_per_step : int, default 10
         Epochs of the network per E-step, and before the first one.
+    shrink : bool, default True
+        As for `DeepEM`; False for Algorithm 3 of Tanno et al. 2019.
     **training
         See :class:`~manyhands.learn.Training`.
 
@@ -131,21 +150,29 @@ class ModelBootstrappedEM(_EMLearner):
     -----
     Starts from vote shares, or from the posteriors of `start_from`. The network needs more epochs per E-step than in
     `DeepEM`, because its predictions must be useful first. Worker prior, held-out samples and cost are as in `DeepEM`.
-    The class prior is the share of predictions plus 1e-6 per class, so that no class becomes impossible.
+    The class prior is the share of predictions; `shrink` adds 1e-6 per class, so that no class becomes impossible.
 
     References
     ----------
     A. Khetan, Z. C. Lipton and A. Anandkumar, "Learning from noisy singly-labeled data", ICLR 2018.
     """
 
-    def __init__(self, backbone: nn.Module, *, epochs_per_step: int = 10, **training: Unpack[TrainingOptions]) -> None:
+    def __init__(
+        self,
+        backbone: nn.Module,
+        *,
+        epochs_per_step: int = 10,
+        shrink: bool = True,
+        **training: Unpack[TrainingOptions],
+    ) -> None:
         super().__init__(backbone, **training)
         self.epochs_per_step = epochs_per_step
+        self.shrink = shrink
 
     def _e_step(self, data: CrowdData, predicted: Array) -> tuple[Array, Array]:
         one_hot_predictions = np.eye(predicted.shape[1])[predicted.argmax(axis=1)]
         prior = one_hot_predictions[data.samples.numpy()].mean(axis=0)
-        # Classes that are never predicted keep a positive probability.
-        prior = (prior + 1e-6) / (1 + 1e-6 * len(prior))
+        if self.shrink:  # classes that are never predicted keep a positive probability
+            prior = (prior + 1e-6) / (1 + 1e-6 * len(prior))
         confusion = self._judge(data, one_hot_predictions)
         return posterior_under(data.votes.table, prior, confusion), confusion

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -176,6 +176,110 @@ class OneCoin(ConfusionModel):
         """Initialize from the mean diagonal of confusion matrices."""
         accuracy = confusion.diagonal(dim1=1, dim2=2).mean(dim=1).clamp(1e-4, 1 - 1e-4)
         self.table.set(torch.logit(accuracy))
+
+
+class TaxonomyConfusion(ConfusionModel):
+    """Confusion along a taxonomy of the classes: the probability of the right branch at each branching.
+
+    The true class is a leaf. Going down from the root, a worker takes the right branch with a probability per worker
+    and branching, and otherwise names a leaf of another branch: each other branch is as likely, and so is each leaf
+    below it. Stores one number per worker and branching instead of classes².
+
+    Parameters
+    ----------
+    n_workers : int
+        Number of workers.
+    paths : list of tuples
+        For each class, the names of the nodes above it, from the top down. Classes below the same node share its
+        whole path.
+    """
+
+    above: Tensor
+    last: Tensor
+    rest: Tensor
+    below: Tensor
+
+    def __init__(self, n_workers: int, paths: Sequence[tuple[Any, ...]], *, accuracy: float = 0.9) -> None:
+        k = len(paths)
+        super().__init__(n_workers, k)
+        # Each class is a node of its own below its path; branchings are nodes with more than one branch.
+        full = [(*path, ("class", code)) for code, path in enumerate(paths)]
+        branches: dict[tuple[Any, ...], dict[Any, int]] = {}
+        for path in full:
+            for depth, step in enumerate(path):
+                leaves = branches.setdefault(path[:depth], {})
+                leaves[step] = leaves.get(step, 0) + 1
+        nodes = {node: place for place, node in enumerate(n for n, b in branches.items() if len(b) > 1)}
+        n_nodes = max(len(nodes), 1)
+        # Whether a branching lies above a class; the branching at which two classes part; and what then remains.
+        above, below = torch.zeros(k, n_nodes), torch.zeros(n_nodes, n_nodes)
+        last, rest = torch.zeros(k, k, dtype=torch.int64), torch.zeros(k, k)
+        for i, path in enumerate(full):
+            own = [nodes[path[:depth]] for depth in range(len(path)) if path[:depth] in nodes]
+            above[i, own] = 1.0
+            for place, node in enumerate(own):
+                below[node, own[:place]] = 1.0
+            for j, other in enumerate(full):
+                if i != j:
+                    depth = next(d for d, (a, b) in enumerate(zip(path, other, strict=False)) if a != b)
+                    parting = path[:depth]
+                    last[i, j] = nodes[parting]
+                    sides = branches[parting]
+                    rest[i, j] = -math.log((len(sides) - 1) * sides[other[depth]])
+        for name, value in (("above", above), ("last", last), ("rest", rest), ("below", below)):
+            self.register_buffer(name, value)
+        self.table = WorkerTable(n_workers, torch.full((n_nodes,), math.log(accuracy / (1 - accuracy))))
+
+    def log_confusion(self, worker: Tensor) -> Tensor:
+        """Log confusion matrices of some workers, (n, true, observed)."""
+        logit = self.table(worker)
+        right, wrong = F.logsigmoid(logit), F.logsigmoid(-logit)
+        # Right at all branchings above the one where the classes part, and wrong there.
+        parting = right @ self.below.T + wrong
+        k = self.n_classes
+        apart = parting[:, self.last.flatten()].reshape(-1, k, k) + self.rest
+        diagonal = right @ self.above.T
+        return torch.where(torch.eye(k, dtype=torch.bool, device=logit.device), diagonal[:, :, None], apart)
+
+    def set_confusion(self, confusion: Tensor) -> None:
+        """Initialize from confusion matrices: the mean share of answers on the right side of each branching."""
+        k = self.n_classes
+        n_nodes = self.above.shape[1]
+        # Branchings that a pair of classes passes on the right side: those above the parting, or all of the class.
+        passes = self.below[self.last]
+        passes[torch.arange(k), torch.arange(k)] = self.above
+        fails = F.one_hot(self.last, n_nodes).to(confusion) * (1 - torch.eye(k).to(confusion))[:, :, None]
+        right = torch.einsum("mkl,kln->mn", confusion, passes.to(confusion))
+        wrong = torch.einsum("mkl,kln->mn", confusion, fails)
+        share = (right / (right + wrong).clamp_min(1e-12)).clamp(1e-4, 1 - 1e-4)
+        self.table.set(torch.logit(share))
+
+
+def taxonomy_paths(taxonomy: Mapping[Any, Any], classes: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Return the nodes above each class, from the top down; raise for taxonomies that are not trees of the classes."""
+    if not isinstance(taxonomy, Mapping):
+        raise TypeError(f"taxonomy must be a mapping from class or group to its group, not {type(taxonomy).__name__}")
+    known = set(classes)
+    for child, parent in taxonomy.items():
+        if parent in known:
+            raise ValueError(f"taxonomy puts {child!r} below {parent!r}, which is a class; groups need other names")
+    missing = [name for name in classes if name not in taxonomy]
+    if missing:
+        raise ValueError(f"taxonomy has no group for class {missing[0]!r}; map it to a group, or to None for none")
+    unknown = [child for child in taxonomy if child not in known and child not in set(taxonomy.values())]
+    if unknown:
+        raise ValueError(f"taxonomy names {unknown[0]!r}, which is neither a class of the votes nor a group")
+    paths = []
+    for name in classes:
+        path: list[Any] = []
+        parent = taxonomy[name]
+        while parent is not None:
+            if parent in path:
+                raise ValueError(f"taxonomy has a cycle through {parent!r}")
+            path.append(parent)
+            parent = taxonomy.get(parent)
+        paths.append(tuple(reversed(path)))
+    return paths
 
 
 class LowRankConfusion(ConfusionModel):

@@ -38,6 +38,10 @@ class COINNet(GeoCrowdNet):
     outlier : float, default 3.0
         Weight of the outlier term. At the default, one wrong label in three is attributed to the worker, three to the
         sample.
+    most_outliers : int, optional
+        Constrained form: at most this many samples deviate, without a penalty. Before each epoch but the first, these
+        are the samples whose labels are least probable under network and confusion matrices. Their deviations explain
+        the labels in full, so that they do not count in the loss.
     p, zeta : float, default 0.4 and 1e-2
         Power of the penalty, and its smoothing at zero.
     volume, momentum, ridge, workers
@@ -62,6 +66,7 @@ class COINNet(GeoCrowdNet):
         backbone: nn.Module,
         *,
         outlier: float = 3.0,
+        most_outliers: int | None = None,
         p: float = 0.4,
         zeta: float = 1e-2,
         volume: float = 0.01,
@@ -72,12 +77,15 @@ class COINNet(GeoCrowdNet):
     ) -> None:
         super().__init__(backbone, side="F", volume=volume, momentum=momentum, ridge=ridge, workers=workers, **training)
         self.outlier = outlier
+        self.most_outliers = most_outliers
         self.p = p
         self.zeta = zeta
 
     def _check(self) -> None:
         super()._check()
         check_number("outlier", self.outlier, least=0)
+        if self.most_outliers is not None:
+            check_number("most_outliers", self.most_outliers, least=0, whole=True)
         for name in ("p", "zeta"):
             check_number(name, getattr(self, name), least=0)
             if not getattr(self, name):
@@ -89,14 +97,21 @@ class COINNet(GeoCrowdNet):
     def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         #: Offset of the annotations of each sample.
         self._begin = data.votes.table.offsets().astype(np.int64)
-        shifts = WorkerTable(data.votes.n_annotations, torch.zeros(data.votes.n_classes))
-        return super()._extra_parts(data) | {"shifts": shifts}
+        self._deviates = torch.zeros(data.votes.n_tasks, dtype=torch.bool, device=self._on)
+        parts = super()._extra_parts(data)
+        if self.most_outliers is None:
+            parts["shifts"] = WorkerTable(data.votes.n_annotations, torch.zeros(data.votes.n_classes))
+        return parts
 
     def _shifts(self, index: Tensor) -> Tensor:
         rows: Tensor = self._parts_or_fail()["shifts"](index)
         return rows - rows.mean(dim=1, keepdim=True)
 
     def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
+        if self.most_outliers is not None:
+            explained = self._deviates[batch.tasks][batch.sample]
+            log_right = self._label_log_probs(batch, log_probs).masked_fill(explained, 0.0)
+            return -self._reduce(log_right, batch) + self._volume_term(batch, log_probs)
         nominal = self._crowd.answers(log_probs[batch.sample], batch.worker).exp()
         shifts = self._shifts(batch.index)
         shifted = (nominal + shifts).clamp_min(1e-6)
@@ -106,11 +121,42 @@ class COINNet(GeoCrowdNet):
         penalty = outlier_penalty(squares, self.p, self.zeta).mean()
         return -self._reduce(right.log(), batch) + self.outlier * penalty + self._volume_term(batch, log_probs)
 
-    def _after_training(self, data: CrowdData) -> None:
-        with torch.no_grad():
-            squares = (self._shifts(torch.arange(self._begin[-1], device=self._on)) ** 2).sum(dim=1)
+    @torch.no_grad()
+    def _norms(self, data: CrowdData) -> Array:
+        """Squared norm of the deviations of each sample, (n_tasks,)."""
+        if self.most_outliers is not None:
+            tasks, workers, labels = data.votes.table.columns()
+            each = np.flatnonzero(self._deviates.cpu().numpy()[tasks])
+            answers = np.einsum("ak,akl->al", self._predicted(data)[tasks[each]], self._matrices()[workers[each]])
+            away = np.eye(data.votes.n_classes)[labels[each]] - answers
+            chosen: Array = np.bincount(tasks[each], (away**2).sum(axis=1), data.votes.n_tasks).astype(np.float64)
+            return chosen
+        squares = (self._shifts(torch.arange(self._begin[-1], device=self._on)) ** 2).sum(dim=1)
         totals = np.concatenate([[0.0], np.cumsum(squares.double().cpu().numpy())])
-        self._outlier_scores = totals[self._begin[1:]] - totals[self._begin[:-1]]
+        norms: Array = totals[self._begin[1:]] - totals[self._begin[:-1]]
+        return norms
+
+    def _choose_outliers(self, data: CrowdData) -> None:
+        """Let the samples deviate whose labels are least probable: the best choice under the constraint."""
+        if self.most_outliers is None:
+            return
+        tasks, workers, labels = data.votes.table.columns()
+        columns = self._matrices()[workers, :, labels]
+        right = (self._predicted(data)[tasks] * columns).sum(axis=1)
+        losses = np.bincount(tasks, -np.log(np.maximum(right, 1e-30)), data.votes.n_tasks)
+        chosen = np.argsort(-losses, kind="stable")[: self.most_outliers]
+        self._deviates[:] = False
+        self._deviates[torch.from_numpy(chosen[losses[chosen] > 0]).to(self._on)] = True
+
+    def _start_epoch(self, epoch: int, data: CrowdData) -> None:
+        super()._start_epoch(epoch, data)
+        if epoch:
+            self._choose_outliers(data)
+
+    def _after_training(self, data: CrowdData) -> None:
+        training_data = self._to_learn_from(data)
+        self._choose_outliers(training_data)
+        self._outlier_scores = self._norms(training_data)
         super()._after_training(data)
 
     @property

@@ -15,7 +15,7 @@ from manyhands._train.large_tables import WorkerTable
 from manyhands._train.module_calls import run
 from manyhands._train.settings import TrainingOptions
 from manyhands._train.trunk import n_features, split
-from manyhands.learn.active import AnswerLoss, BinaryQuestions, Said
+from manyhands.learn.active import MOST_FOCUS, AnswerLoss, BinaryQuestions, Said
 from manyhands.learn.losses import agreement_regression, towards_agreement
 from manyhands.learn.targets import vote_shares
 
@@ -105,6 +105,9 @@ class Learn2Agree(BinaryQuestions):
     loss : {"ce", "focal", "kappa"}, default "focal"
         Loss of the classifier: cross-entropy; focal, with a power per annotator from the annotator's class balance; or
         weighted kappa per annotator.
+    most_focus : float or None, default 5.0
+        Largest power of the focal loss; None for no limit, as in the paper, where the answers of one-sided annotators
+        hardly count.
     weights : {"even", "learnt"}, default "even"
         Weights of annotators in the agreement: equal, or estimated from how well the prediction matches their answers.
     strength : float, default 3.0
@@ -117,8 +120,7 @@ class Learn2Agree(BinaryQuestions):
 
     Notes
     -----
-    Time per epoch O(annotations · classes) in addition to the backbone. Predictions are the regularized ones. Focal
-    powers are at most 5; the paper has no limit.
+    Time per epoch O(annotations · classes) in addition to the backbone. Predictions are the regularized ones.
 
     The agreement regression loss is zero for samples with unanimous annotators, whatever the prediction. It learns from
     disagreement only, which moves the level toward one half, and learns nothing from one label per sample.
@@ -147,6 +149,7 @@ class Learn2Agree(BinaryQuestions):
         stream: Literal["distribution", "linear"] = "distribution",
         stream_loss: Literal["ar", "rmse"] | None = None,
         loss: AnswerLoss = "focal",
+        most_focus: float | None = MOST_FOCUS,
         weights: Literal["even", "learnt"] = "even",
         strength: float = 3.0,
         bins: int = 10,
@@ -156,6 +159,7 @@ class Learn2Agree(BinaryQuestions):
         self.stream = stream
         self.stream_loss = stream_loss
         self.loss = loss
+        self.most_focus = most_focus
         self.weights = weights
         self.strength = strength
         self.bins = bins

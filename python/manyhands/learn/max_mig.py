@@ -18,9 +18,9 @@ from manyhands._train.files import Outer, Topped
 from manyhands._train.large_tables import WorkerTable
 from manyhands._train.module_calls import plain
 from manyhands._train.probabilities import log_softmax, normalised
-from manyhands._train.settings import TrainingOptions
+from manyhands._train.settings import Training, TrainingOptions
 from manyhands.categorical._makers import as_prior
-from manyhands.categorical._passes import expected_counts, resembling
+from manyhands.categorical._passes import expected_counts, judged_by, resembling
 from manyhands.categorical.table import Annotations
 from manyhands.learn.learner import Learner, mean_prediction
 from manyhands.learn.losses import Divergence, mutual_information_gain
@@ -32,20 +32,42 @@ __all__ = ["MaxMIG"]
 _EPOCHS_TO_AGREE, _SOME_GAIN = 3, 1e-2
 #: Share of the prior that is uniform, so that no class is impossible.
 _EVEN = 1e-3
+#: Size of an answer's embedding in the deep aggregator, and of its hidden layer.
+_EMBEDDING, _HIDDEN = 16, 64
 
 
 class CrowdAggregator(nn.Module):
-    """Aggregator of Max-MIG: softmax of the log prior plus the sum of the workers' weights of their answers.
+    """Aggregator of Max-MIG: softmax of a bias plus the sum of the workers' weights of their answers.
 
-    A worker's weights are (n_classes answered, n_classes), of which a label selects one row. Stores
-    workers · classes² numbers.
+    A worker's weights are (n_classes answered, n_classes), of which a label selects one row. The bias is the log prior,
+    or a parameter of its own (`free_bias`). With `deep`, a network of the sum of embeddings of the answers adds to the
+    softmax what a sum of weights cannot represent. Stores workers · classes² numbers, and workers · classes · 16 more
+    with `deep`.
     """
 
-    def __init__(self, n_workers: int, prior: Tensor, *, learn_prior: bool = False) -> None:
+    def __init__(
+        self,
+        n_workers: int,
+        prior: Tensor,
+        *,
+        learn_prior: bool = False,
+        free_bias: bool = False,
+        deep: bool = False,
+    ) -> None:
         super().__init__()
-        self.n_classes = len(prior)
-        self.table = WorkerTable(n_workers * self.n_classes, torch.zeros(self.n_classes))
+        k = self.n_classes = len(prior)
+        self.table = WorkerTable(n_workers * k, torch.zeros(k))
         self.prior_logits = nn.Parameter(prior.log(), requires_grad=learn_prior)
+        self.bias = nn.Parameter(prior.log()) if free_bias else None
+        self.embedding = self.network = None
+        if deep:
+            self.embedding = WorkerTable(n_workers * k, torch.zeros(_EMBEDDING))
+            self.embedding.set(torch.randn(n_workers * k, _EMBEDDING))
+            last = nn.Linear(_HIDDEN, k)
+            # Starts as the weighted average.
+            nn.init.zeros_(last.weight)
+            nn.init.zeros_(last.bias)
+            self.network = nn.Sequential(nn.Linear(_EMBEDDING, _HIDDEN), nn.ReLU(), last)
 
     def log_prior(self) -> Tensor:
         """Log-probabilities of the classes, (n_classes,)."""
@@ -61,8 +83,13 @@ class CrowdAggregator(nn.Module):
 
     def combined(self, batch: Batch, rows: Tensor) -> Tensor:
         """The same from the selected rows, (n_annotations, n_classes)."""
-        start = self.log_prior().expand(len(batch), -1)
-        return log_softmax(start.index_add(0, batch.sample, rows * batch.weight[:, None]))
+        start = self.log_prior() if self.bias is None else self.bias
+        scores = start.expand(len(batch), -1).index_add(0, batch.sample, rows * batch.weight[:, None])
+        if self.embedding is not None and self.network is not None:
+            embedded = self.embedding(self.place(batch)) * batch.weight[:, None]
+            sums = embedded.new_zeros(len(batch), _EMBEDDING).index_add(0, batch.sample, embedded)
+            scores = scores + self.network(sums)
+        return log_softmax(scores)
 
     def set_confusion(self, confusion: Tensor, scale: float = 1.0) -> Tensor:
         """Initialize with the optimal weights of independent workers: scaled log confusion, by answer."""
@@ -75,6 +102,12 @@ class CrowdAggregator(nn.Module):
         self.table.set(self.table.weight[:, order])
         with torch.no_grad():
             self.prior_logits.copy_(self.prior_logits[order])
+            if self.bias is not None:
+                self.bias.copy_(self.bias[order])
+            if self.network is not None:
+                last: Any = self.network[-1]
+                last.weight.copy_(last.weight[order])
+                last.bias.copy_(last.bias[order])
 
 
 class _Reordered(Outer):
@@ -107,11 +140,21 @@ class MaxMIG(Learner):
         Any ``nn.Module`` that returns logits.
     divergence : {"kl", "pearson", "js"}, default "kl"
         Divergence of the mutual information.
-    prior : {"crowd", "learnt", "uniform"} or array, default "crowd"
-        Class prior: trained from the answers of informative workers (``"crowd"``), trained from uniform
-        (``"learnt"``), or fixed (``"uniform"`` or an array).
-    shrinkage : float, default 1.0
-        Prior precision of worker weights around their initial values; 0 leaves them free.
+    prior : {"crowd", "learnt", "uniform"} or array, optional
+        Class prior: trained from the answers of informative workers (``"crowd"``, the default), trained from uniform
+        (``"learnt"``), or fixed (``"uniform"``, the default of ``settings="paper"``, or an array).
+    shrinkage : float, optional
+        Prior precision of worker weights around their initial values; 0 leaves them free. 1 by default, 0 with
+        ``settings="paper"``.
+    bias : {"prior", "free"}, default "prior"
+        Bias of the aggregator: the log prior, which is optimal in the paper's theorem, or trained on its own.
+    aggregator : {"weights", "deep"}, default "weights"
+        ``"weights"``: sum of the weights of the answers, as in the paper. ``"deep"`` adds a network of the sum of
+        learned embeddings of the answers. Use it if the class shows in combinations of answers, such as whether two
+        workers agree, and there are thousands of samples.
+    settings : {"manyhands", "paper"}, default "manyhands"
+        ``"paper"`` trains as published: weights start at Eq. 2, without shrinkage and restarts, and `lr` holds for all
+        parameters unless `worker_lr` is changed from its default.
     **training
         See :class:`~manyhands.learn.Training`.
 
@@ -123,8 +166,8 @@ class MaxMIG(Learner):
 
     The f-mutual information gain rewards agreement of network and aggregator on the same sample and penalizes it on
     different samples. The aggregator starts from log confusion matrices (clipped at 1e-6) estimated from vote shares
-    with an empirical Bayes prior (Eq. 2 of the paper), or from `start_from`. The paper uses
-    ``prior="uniform", shrinkage=0``; with few samples, weights of workers with few labels then overfit. If the gain is
+    with an empirical Bayes prior, or from `start_from`. With ``settings="paper"`` they follow Eq. 2, over the samples
+    that the worker labeled; with few samples, weights of workers with few labels then overfit. If the gain is
     near zero after three epochs, as with many copies of an uninformative worker, training restarts with weights divided
     by the mean number of labels per sample. The gain is invariant to permutations of classes; finally they are permuted
     to maximize the accuracy of informative workers.
@@ -140,30 +183,77 @@ class MaxMIG(Learner):
         backbone: nn.Module,
         *,
         divergence: Divergence = "kl",
-        prior: Literal["crowd", "learnt", "uniform"] | npt.ArrayLike = "crowd",
-        shrinkage: float = 1.0,
+        prior: Literal["crowd", "learnt", "uniform"] | npt.ArrayLike | None = None,
+        shrinkage: float | None = None,
+        bias: Literal["prior", "free"] = "prior",
+        aggregator: Literal["weights", "deep"] = "weights",
+        settings: Literal["manyhands", "paper"] = "manyhands",
         **training: Unpack[TrainingOptions],
     ) -> None:
         super().__init__(backbone, **training)
         self.divergence = divergence
         self.prior = prior
         self.shrinkage = shrinkage
+        self.bias = bias
+        self.aggregator = aggregator
+        self.settings = settings
 
     def _check(self) -> None:
         super()._check()
         check_choice("divergence", self.divergence, ("kl", "pearson", "js"))
+        check_choice("bias", self.bias, ("prior", "free"))
+        check_choice("aggregator", self.aggregator, ("weights", "deep"))
+        check_choice("settings", self.settings, ("manyhands", "paper"))
         if isinstance(self.prior, str):
             check_choice("prior", self.prior, ("crowd", "learnt", "uniform"))
-        check_number("shrinkage", self.shrinkage, least=0)
+        if self.shrinkage is not None:
+            check_number("shrinkage", self.shrinkage, least=0)
+        if self._as_published:
+            self._check_paper()
         if self.batch_size < 2:
             raise ValueError("Max-MIG compares samples with each other: batch_size must be at least 2")
+
+    def _check_paper(self) -> None:
+        """Raise for settings that contradict those of the paper."""
+        contradicting = {
+            "start_from": self.start_from is not None,
+            "shrinkage": self.shrinkage not in (None, 0),
+            "prior": isinstance(self.prior, str) and self.prior == "crowd",
+        }
+        for name, contradicts in contradicting.items():
+            if contradicts:
+                raise ValueError(
+                    f'settings="paper" contradicts {name}={getattr(self, name)!r}, which the paper fixes; omit one of '
+                    "them"
+                )
+
+    @property
+    def _as_published(self) -> bool:
+        return self.settings == "paper"
+
+    @property
+    def _prior_setting(self) -> Any:
+        return ("uniform" if self._as_published else "crowd") if self.prior is None else self.prior
+
+    @property
+    def _precision(self) -> float:
+        """Prior precision of the weights."""
+        return float(not self._as_published) if self.shrinkage is None else self.shrinkage
+
+    def _worker_rate(self) -> float:
+        return self.lr if self._as_published and self.worker_lr == Training.worker_lr else super()._worker_rate()
 
     def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         votes = data.votes
         posterior, confusion = self._initial_estimates(votes)
         prior = torch.from_numpy(self._initial_prior(votes, posterior, confusion)).float()
-        learn = isinstance(self.prior, str) and self.prior != "uniform"
-        crowd = CrowdAggregator(votes.n_workers, prior, learn_prior=learn)
+        crowd = CrowdAggregator(
+            votes.n_workers,
+            prior,
+            learn_prior=isinstance(self._prior_setting, str) and self._prior_setting != "uniform",
+            free_bias=self.bias == "free",
+            deep=self.aggregator == "deep",
+        )
         self._anchor = crowd.set_confusion(torch.from_numpy(confusion).float()).to(self._on)
         _, worker, label = votes.table.columns()
         label_counts = np.bincount(worker.astype(np.int64) * votes.n_classes + label, minlength=len(self._anchor))
@@ -176,13 +266,15 @@ class MaxMIG(Learner):
         if start is not None:
             return start
         shares = vote_shares(votes)
+        if self._as_published:
+            return shares, judged_by(votes.table, shares, np.zeros((votes.n_classes, votes.n_classes)))
         return shares, resembling(votes.table, shares)[0]
 
     def _initial_prior(self, votes: Annotations, posterior: Array, confusion: Array) -> Array:
         k = votes.n_classes
-        if not isinstance(self.prior, str):
-            return as_prior(self.prior, k)
-        if self.prior != "crowd":
+        if not isinstance(self._prior_setting, str):
+            return as_prior(self._prior_setting, k)
+        if self._prior_setting != "crowd":
             return np.full(k, 1 / k)
         # Vote shares would be dominated by workers with constant answers, which carry no information.
         answer_counts = expected_counts(votes.table, posterior).sum(axis=1)
@@ -191,7 +283,7 @@ class MaxMIG(Learner):
         return np.full(k, 1 / k) if total <= 0 else (1 - _EVEN) * shares / total + _EVEN / k
 
     def _start_epoch(self, epoch: int, data: CrowdData) -> None:
-        if epoch != _EPOCHS_TO_AGREE or self._mean_score(data, data.samples) > _SOME_GAIN:
+        if epoch != _EPOCHS_TO_AGREE or self._as_published or self._mean_score(data, data.samples) > _SOME_GAIN:
             return
         # The aggregator follows copies of an uninformative worker and is too confident to have a gradient. Scaled
         # weights treat the labels of a sample as copies of one label, and the network restarts.
@@ -230,7 +322,7 @@ class MaxMIG(Learner):
         rows = self._crowd.table(place)
         # Penalty from the prior of worker weights, unbiased over batches.
         squared_changes = (rows - self._anchor[place]).square().sum(dim=1)
-        distance = self.shrinkage / 2 * (squared_changes / self._label_counts[place]).sum() / len(batch)
+        distance = self._precision / 2 * (squared_changes / self._label_counts[place]).sum() / len(batch)
         return distance - self._gain(log_probs, self._crowd.combined(batch, rows))
 
     def _state(self) -> dict[str, Tensor]:
@@ -249,12 +341,24 @@ class MaxMIG(Learner):
         task, worker, label = self._recode(votes).columns()
         worker_codes = self._workers.match(votes._workers)
         # Unknown workers get the average worker's weights.
-        k = len(self._classes)
-        weights = self._crowd.table.weight.detach().double().cpu().numpy().reshape(-1, k, k)
-        table = self._carried_over(weights, worker_codes)
-        weight = np.ones(len(task)) if votes.weights is None else votes.table.weights()
-        scores = np.zeros((votes.n_tasks, k))
-        np.add.at(scores, task, table[worker, label] * np.asarray(weight)[:, None])
+        k, crowd = len(self._classes), self._crowd
+        weight = np.ones(len(task)) if votes.weights is None else np.asarray(votes.table.weights())
+
+        def sums(table: WorkerTable) -> Array:
+            """Sum over the labels of each task of the rows that they select."""
+            rows = table.weight.detach().double().cpu().numpy().reshape(-1, k, table.weight.shape[1])
+            selected = self._carried_over(rows, worker_codes)[worker, label]
+            total = np.zeros((votes.n_tasks, selected.shape[1]))
+            np.add.at(total, task, selected * weight[:, None])
+            return total
+
+        scores = sums(crowd.table)
+        if crowd.bias is not None:
+            # The forecaster divides by the prior; a tied bias cancels.
+            scores += (crowd.bias - crowd.log_prior()).double().cpu().numpy()
+        if crowd.network is not None:
+            embedded = torch.from_numpy(sums(crowd.embedding)).to(crowd.prior_logits)
+            scores += crowd.network(embedded).double().cpu().numpy()
         out = log_probs.copy()
         out[rows] += scores
         return normalised(out)

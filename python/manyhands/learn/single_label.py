@@ -22,7 +22,7 @@ __all__ = ["SingleConfusion"]
 
 
 class SingleConfusion(TraceRegularized):
-    """One confusion matrix for all workers, with a trace penalty: a baseline that ignores worker differences.
+    """One confusion matrix for all workers, with a penalty: a baseline that ignores worker differences.
 
     Parameters
     ----------
@@ -31,7 +31,10 @@ class SingleConfusion(TraceRegularized):
     labels : {"all", "majority"}, default "all"
         Training labels: all labels, or the majority vote of each sample (ties split evenly), as in the paper.
     trace : float, default 0.01
-        Weight of the trace.
+        Weight of the penalty.
+    norm : {"trace", "frobenius"}, default "trace"
+        Penalty on the matrix: its trace, or the sum of its squares, which Sukhbaatar et al. used in their experiments
+        because it was easier to implement. Both diffuse the matrix.
     **training
         See :class:`~manyhands.learn.Training`.
 
@@ -51,13 +54,16 @@ class SingleConfusion(TraceRegularized):
         *,
         labels: Literal["all", "majority"] = "all",
         trace: float = 0.01,
+        norm: Literal["trace", "frobenius"] = "trace",
         **training: Unpack[TrainingOptions],
     ) -> None:
         super().__init__(backbone, trace=trace, workers="softplus", **training)
         self.labels = labels
+        self.norm = norm
 
     def _check(self) -> None:
         super()._check()
+        check_choice("norm", self.norm, ("trace", "frobenius"))
         check_choice("labels", self.labels, ("all", "majority"))
 
     def _worker_model(self, n_workers: int, n_classes: int) -> ConfusionModel:
@@ -68,15 +74,19 @@ class SingleConfusion(TraceRegularized):
         return super()._extra_parts(data)
 
     def _loss(self, batch: Batch, log_probs: Tensor) -> Tensor:
-        if self.labels == "all":
+        if self.labels == "all" and self.norm == "trace":
             return super()._loss(batch, log_probs)
         log_matrix = self._crowd.log_confusion(batch.worker.new_zeros(1))[0]
+        if self.labels == "all":
+            loss = -self._reduce(self._label_log_probs(batch, log_probs), batch)
+            return loss + self._scale * self._penalty(log_matrix)
         votes = torch.logsumexp(log_probs[:, :, None] + log_matrix, dim=1)
-        # One vote per sample, so the trace weight needs no rescaling.
-        return (
-            soft_cross_entropy(votes, self._sample_targets[batch.tasks]).mean()
-            + self.trace * log_matrix.diagonal().exp().sum()
-        )
+        # One vote per sample, so the weight needs no rescaling.
+        loss = soft_cross_entropy(votes, self._sample_targets[batch.tasks]).mean()
+        return loss + self.trace * self._penalty(log_matrix)
+
+    def _penalty(self, log_matrix: Tensor) -> Tensor:
+        return log_matrix.diagonal().exp().sum() if self.norm == "trace" else (2 * log_matrix).exp().sum()
 
     def _learned_confusion(self, data: CrowdData, predicted: Array) -> Array:
         if self.labels == "all":

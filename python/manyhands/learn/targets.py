@@ -18,7 +18,7 @@ from manyhands._train.settings import TrainingOptions
 from manyhands.categorical import DawidSkene
 from manyhands.categorical.base import Aggregator
 from manyhands.categorical.table import Annotations
-from manyhands.learn.active import AnswerLoss, BinaryQuestions, Said
+from manyhands.learn.active import MOST_FOCUS, AnswerLoss, BinaryQuestions, Said
 from manyhands.learn.learner import Learner
 from manyhands.learn.losses import bootstrap, soft_cross_entropy
 
@@ -67,6 +67,9 @@ class MajorityTarget(_TargetLearner, BinaryQuestions):
     loss : {"ce", "focal", "kappa"}, default "ce"
         Cross-entropy; focal loss of one binary question per class, with a power from the class balance; or weighted
         kappa. The last two are those of `Learn2Agree` for a single annotator with the majority labels.
+    most_focus : float or None, default 5.0
+        Largest power of the focal loss; None for no limit, as in the paper, where the answers of one-sided annotators
+        hardly count.
     **training
         See :class:`~manyhands.learn.Training`.
 
@@ -84,9 +87,17 @@ class MajorityTarget(_TargetLearner, BinaryQuestions):
     (300, 3)
     """
 
-    def __init__(self, backbone: nn.Module, *, loss: AnswerLoss = "ce", **training: Unpack[TrainingOptions]) -> None:
+    def __init__(
+        self,
+        backbone: nn.Module,
+        *,
+        loss: AnswerLoss = "ce",
+        most_focus: float | None = MOST_FOCUS,
+        **training: Unpack[TrainingOptions],
+    ) -> None:
         super().__init__(backbone, **training)
         self.loss = loss
+        self.most_focus = most_focus
 
     def _targets(self, votes: Annotations) -> Array:
         return majority(votes)
@@ -205,6 +216,9 @@ class LearnFromAll(BinaryQuestions):
     loss : {"ce", "focal", "kappa"}, default "ce"
         Cross-entropy; focal loss of one binary question per class, with a power per worker; or weighted kappa per
         worker. The last two are those of `Learn2Agree`.
+    most_focus : float or None, default 5.0
+        Largest power of the focal loss; None for no limit, as in the paper, where the answers of one-sided annotators
+        hardly count.
     **training
         See :class:`~manyhands.learn.Training`, except `start_from`.
 
@@ -214,9 +228,17 @@ class LearnFromAll(BinaryQuestions):
     O(annotations · classes) for binary questions.
     """
 
-    def __init__(self, backbone: nn.Module, *, loss: AnswerLoss = "ce", **training: Unpack[TrainingOptions]) -> None:
+    def __init__(
+        self,
+        backbone: nn.Module,
+        *,
+        loss: AnswerLoss = "ce",
+        most_focus: float | None = MOST_FOCUS,
+        **training: Unpack[TrainingOptions],
+    ) -> None:
         super().__init__(backbone, **training)
         self.loss = loss
+        self.most_focus = most_focus
 
     def _check(self) -> None:
         super()._check()

@@ -5,9 +5,11 @@ Labels are compared with :func:`accuracy` and :func:`balanced_accuracy`, those o
 :func:`brier`, :func:`calibration_error` and :func:`reliability`; workers with :func:`confusion_error`,
 :func:`skill_error` and :func:`skill_rank_correlation`. :func:`skill`, :func:`information`, :func:`capacity` and
 :func:`spammer_score` summarize a confusion matrix in one number per worker; :func:`worth` gives the first three with
-standard errors, and :func:`dominance` checks whether classes can be identified. :func:`match_gold` aligns known
-answers with tasks. Scores of items are compared with :func:`kendall` and :func:`spearman`, and what a model
-expects of comparisons with :func:`comparison_log_loss`. Numbers are
+standard errors, and :func:`dominance` checks whether classes can be identified. :func:`detection` compares workers
+that an audit flagged with known ones. :func:`f_divergence` and :func:`f_information` compare distributions,
+:func:`anchor_points` finds samples of certain class.
+:func:`match_gold` aligns known answers with tasks. Scores of items are compared with :func:`kendall` and
+:func:`spearman`, and what a model expects of comparisons with :func:`comparison_log_loss`. Numbers are
 compared by :func:`rmse`, :func:`mae` and :func:`correlation`, their intervals by :func:`coverage`. Texts are
 compared by :func:`word_error_rate` and :func:`character_error_rate`, masks by
 :func:`mask_iou` and :func:`mask_dice`, boxes by :func:`box_scores` and :func:`box_iou`, spans by :func:`span_scores`,
@@ -19,6 +21,9 @@ Nothing here changes its input.
 
 from typing import TYPE_CHECKING, Any
 
+from manyhands.metrics.anchors import AnchorPoints, anchor_points
+from manyhands.metrics.detection import Detection, detection
+from manyhands.metrics.divergences import f_divergence, f_information
 from manyhands.metrics.labels import accuracy, balanced_accuracy
 from manyhands.metrics.matching import match_gold
 from manyhands.metrics.probabilities import Reliability, brier, calibration_error, log_loss, reliability
@@ -60,7 +65,9 @@ if TYPE_CHECKING:
     from manyhands.texts.metrics import word_error_rate as word_error_rate
 
 __all__ = [
+    "AnchorPoints",
     "BoxScores",
+    "Detection",
     "Reliability",
     "SetScores",
     "SpanScores",
@@ -68,6 +75,7 @@ __all__ = [
     "absolute_error",
     "accuracy",
     "adjusted_rand",
+    "anchor_points",
     "balanced_accuracy",
     "box_iou",
     "box_scores",
@@ -79,7 +87,10 @@ __all__ = [
     "confusion_error",
     "correlation",
     "coverage",
+    "detection",
     "dominance",
+    "f_divergence",
+    "f_information",
     "information",
     "kendall",
     "log_loss",

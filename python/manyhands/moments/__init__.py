@@ -1,12 +1,14 @@
 """Moments of the answers, and what they can tell about the workers.
 
 :func:`compute` counts how often workers give which labels alone, in pairs and in triples; these are what the moment
-methods factorise into confusion matrices. :func:`diagnose` says beforehand whether a table determines them.
+methods factorise into confusion matrices. :func:`diagnose` says beforehand whether a table determines them, and
+:func:`scattering` whether the crowd's confusion matrices can be identified without specialists.
 """
 
 from manyhands.moments.diagnosis import Diagnosis, diagnose
 from manyhands.moments.multi_spa import CoupledCPD, CoupledNMF, MultiSPA
 from manyhands.moments.one_coin import MMSR, OneCoinGradient, OneCoinSpectral, SpectralMetaLearner
+from manyhands.moments.scatter import scattering
 from manyhands.moments.spectral import SpectralDS, SymmetricNMF
 from manyhands.moments.statistics import Moments, compute
 
@@ -24,4 +26,5 @@ __all__ = [
     "SymmetricNMF",
     "compute",
     "diagnose",
+    "scattering",
 ]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import combinations
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands._base.checks import check_number, check_stopping
+from manyhands._base.checks import check_choice, check_number, check_stopping
 from manyhands._base.estimator import Array
 from manyhands._base.progress import Callback
 from manyhands.categorical.base import Aggregator, ClassFit, fit_of
@@ -53,6 +52,13 @@ class SymmetricNMF(MomentAggregator):
     ----------
     impute
         Rounds of re-imputation from the low-rank fit.
+    gaps
+        First value of blocks of two workers who share no task: ``"factors"``, from a first factorization, or
+        ``"blocks"``, through two other workers as for the diagonal, ``R[m, j] = R[m, r] R[n, r]⁻¹ R[n, j]``, as
+        published (from the factorization where no such workers exist). Published settings are ``gaps="blocks",
+        impute=0``.
+    threshold
+        Entries of the factor below it are set to zero in each rotation (the shifted ReLU of the paper).
     max_iter, tol
         Stop after so many rotations, or when the objective changes by less than `tol` of itself.
     min_overlap, max_partners, shrink
@@ -82,6 +88,8 @@ class SymmetricNMF(MomentAggregator):
         self,
         *,
         impute: int = 50,
+        gaps: Literal["factors", "blocks"] = "factors",
+        threshold: float = 0.0,
         max_iter: int = 500,
         tol: float = 1e-9,
         min_overlap: float = 1.0,
@@ -89,6 +97,8 @@ class SymmetricNMF(MomentAggregator):
         shrink: float = 1.0,
     ) -> None:
         self.impute = impute
+        self.gaps = gaps
+        self.threshold = threshold
         self.max_iter = max_iter
         self.tol = tol
         self.min_overlap = min_overlap
@@ -98,6 +108,8 @@ class SymmetricNMF(MomentAggregator):
     def _check(self) -> None:
         super()._check()
         check_number("impute", self.impute, least=0, whole=True)
+        check_choice("gaps", self.gaps, ("factors", "blocks"))
+        check_number("threshold", self.threshold, least=0)
         check_stopping(self.max_iter, self.tol)
 
     def _moments(self, votes: Annotations) -> Moments:
@@ -114,7 +126,7 @@ class SymmetricNMF(MomentAggregator):
         solved = np.flatnonzero(start.solved)
         matrix, seen = _assemble(moments, solved)
         guess = (np.sqrt(start.prior)[:, None] * start.confusion[solved]).swapaxes(1, 2).reshape(-1, k)
-        matrix = np.where(seen, matrix, _imputed(moments, solved, guess))
+        matrix = np.where(seen, matrix, _imputed(moments, solved, guess, self.gaps == "blocks"))
         basis = _leading(matrix, guess, steps=50)
         for _ in range(self.impute):
             before, basis = basis, _leading(np.where(seen, matrix, basis @ basis.T), basis, steps=3)
@@ -131,7 +143,8 @@ class SymmetricNMF(MomentAggregator):
         rotation = _nearest_rotation(basis, guess)
         history: list[float] = []
         while len(history) < self.max_iter:
-            factor = np.maximum(basis @ rotation, 0.0)
+            factor = basis @ rotation
+            factor = np.where(factor >= self.threshold, np.maximum(factor, 0.0), 0.0)
             rotation = _nearest_rotation(basis, factor)
             history.append(-float(np.square(factor - basis @ rotation).sum()))
             if progress is not None:
@@ -156,35 +169,44 @@ def _assemble(moments: Moments, workers: npt.NDArray[np.intp]) -> tuple[Array, n
     return matrix, np.kron(seen, np.ones((k, k), bool)).astype(bool)
 
 
-def _imputed(moments: Moments, workers: npt.NDArray[np.intp], guess: Array) -> Array:
-    """A first value of every block: through two other workers where they share tasks, else what `guess` says."""
+def _imputed(moments: Moments, workers: npt.NDArray[np.intp], guess: Array, all_gaps: bool) -> Array:
+    """First value of every block: through two other workers for the diagonal or `all_gaps`, else that of `guess`."""
     k = moments.n_classes
     blocks = Blocks(moments)
-    place = {worker: i for i, worker in enumerate(workers.tolist())}
     out = guess @ guess.T
-    for worker in workers.tolist():
-        partners, joint = blocks.partners(worker), blocks.of(worker)
-        through = _through(blocks, partners, joint)
-        if through is not None:
-            at = slice(place[worker] * k, (place[worker] + 1) * k)
-            out[at, at] = (through + through.T) / 2
+    for i, worker in enumerate(workers.tolist()):
+        for j in range(i, len(workers) if all_gaps else i + 1):
+            other = int(workers[j])
+            if other in blocks.partners(worker):
+                continue
+            through = _through(blocks, worker, other)
+            if through is not None:
+                rows, columns = slice(i * k, (i + 1) * k), slice(j * k, (j + 1) * k)
+                out[rows, columns] = (through + through.T) / 2 if i == j else through
+                out[columns, rows] = out[rows, columns].T
     return out
 
 
-def _through(blocks: Blocks, partners: npt.NDArray[np.intp], joint: Array) -> Array | None:
-    """A worker beside itself, ``R[m, r] R[n, r]⁻¹ R[n, m]``: by the two partners who tell most of each other."""
-    overlap = joint.sum(axis=(1, 2))
+def _through(blocks: Blocks, worker: int, other: int) -> Array | None:
+    """Block of two workers, ``R[m, r] R[n, r]⁻¹ R[n, j]``, by the best conditioned pair of partners r and n."""
+    partners, joint = blocks.partners(worker), blocks.of(worker)
+    theirs, their_joint = blocks.partners(other), blocks.of(other)
+    overlap, their_overlap = joint.sum(axis=(1, 2)), their_joint.sum(axis=(1, 2))
     best: tuple[float, Array] | None = None
-    for i, r in combinations(np.argsort(-overlap, kind="stable")[:8].tolist(), 2):
-        between = np.flatnonzero(blocks.partners(int(partners[i])) == partners[r])
-        if not len(between):
-            continue
-        bridge = blocks.of(int(partners[i]))[between[0]]
-        bridge = bridge / bridge.sum()
-        trust = np.linalg.svd(bridge, compute_uv=False)[-1]
-        if trust > 1e-6 and (best is None or trust > best[0]):
-            left, right = joint[r] / overlap[r], joint[i] / overlap[i]
-            best = (trust, left @ np.linalg.solve(bridge, right.T))
+    for r in np.argsort(-overlap, kind="stable")[:8].tolist():
+        for i in np.argsort(-their_overlap, kind="stable")[:8].tolist():
+            # A worker and itself: each pair of partners once.
+            if worker == other and i >= r:
+                continue
+            between = np.flatnonzero(blocks.partners(int(theirs[i])) == partners[r])
+            if not len(between):
+                continue
+            bridge = blocks.of(int(theirs[i]))[between[0]]
+            bridge = bridge / bridge.sum()
+            trust = np.linalg.svd(bridge, compute_uv=False)[-1]
+            if trust > 1e-6 and (best is None or trust > best[0]):
+                left, right = joint[r] / overlap[r], their_joint[i] / their_overlap[i]
+                best = (trust, left @ np.linalg.solve(bridge, right.T))
     return None if best is None else best[1]
 
 

@@ -172,7 +172,8 @@ class DistanceAggregator(ByDistance, default=True):
         if possible.
     weights : {"log", "power"}, default "log"
         Relation of worker weights and losses. ``"log"``: the weight is minus the logarithm of the worker's share of the
-        losses (CRH). ``"power"``: the weight is proportional to the loss to the power of −`power`.
+        losses of all workers and one more with the average loss (CRH, where the further worker keeps weights of small
+        crowds above zero). ``"power"``: the weight is proportional to the loss to the power of −`power`.
     power : float, default 1.0
         Exponent for ``"power"``, from 0 (equal weights) to 1.
     strength : float, default 5.0
@@ -190,7 +191,7 @@ class DistanceAggregator(ByDistance, default=True):
     Minimizes Σ_m w_m Σ_n d(y_n, answer of m to n) over answers y and weights w, subject to a constraint on w: for
     ``"power"``, Σ (n_m + strength) w_m^(1 − 1/power) is fixed (at power 1, the product of w_m^(n_m + strength)); for
     ``"log"``, Σ (n_m + strength) exp(−w_m). Answers and weights are updated in turn; the objective, `history_`, never
-    increases. With ``"log"``, a worker with more than the total loss has weight 0.
+    increases. With ``"log"``, a worker with more loss than all of them, the further one included, has weight 0.
 
     Ties between medoids go to the one nearest to all answers without weights, then to the first in sort order of the
     answers; results do not depend on the order of rows or on worker ids. `tied_` marks such tasks.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -71,6 +71,49 @@ def confusion(model: Any, worker: Any = None, *, ax: Axes | None = None) -> Axes
     ax.set(xlabel="label given", ylabel="class", title=title)
     ax.figure.colorbar(image, ax=ax, label="probability")
     return ax
+
+
+def confusions(models: Mapping[str, Any], *, truth: npt.ArrayLike | None = None) -> list[Axes]:
+    """Mean confusion matrices of several models next to each other, for comparison.
+
+    Parameters
+    ----------
+    models : mapping of str to model
+        Fitted aggregators or learners with confusion matrices, by title.
+    truth : array of shape (n_workers, n_classes, n_classes), optional
+        True confusion matrices, whose mean is drawn first.
+
+    Returns
+    -------
+    list of Axes
+        In the order of the models, the truth first where given.
+
+    Examples
+    --------
+    >>> import manyhands as mh
+    >>> crowd = mh.simulate(100, 5, 3, seed=0)
+    >>> models = {"EM": mh.DawidSkene().fit(crowd.log), "MACE": mh.MACE().fit(crowd.log)}
+    >>> [ax.get_title() for ax in mh.plots.confusions(models, truth=crowd.confusion)]
+    ['truth', 'EM', 'MACE']
+    """
+    import matplotlib.pyplot as plt
+
+    if not models:
+        raise ValueError("models is empty; map titles to fitted models")
+    first = next(iter(models.values()))
+    known = {} if truth is None else {"truth": _Known(np.asarray(truth, float), np.asarray(first.classes_))}
+    drawn = {**known, **models}
+    _, panels = plt.subplots(1, len(drawn), figsize=(4.5 * len(drawn), 4), squeeze=False, layout="constrained")
+    for ax, (title, model) in zip(panels[0], drawn.items(), strict=True):
+        confusion(model, ax=ax).set_title(title)
+    return list(panels[0])
+
+
+class _Known(NamedTuple):
+    """Known confusion matrices, in the form of a model."""
+
+    confusion_: Floats
+    classes_: npt.NDArray[Any]
 
 
 def workers(model: Any, *, measure: str | None = None, ax: Axes | None = None) -> Axes:

@@ -60,9 +60,12 @@ class LinkedDawidSkene(Linked):
     Time per iteration: that of :class:`~manyhands.DawidSkene`, plus O(edges · classes) for each of up to 50 sweeps of
     messages. Memory: 16 bytes per edge and class. ``predict`` treats tasks of other tables as unlinked.
 
-    The prior of the classes is ``Π prior[y_n] · Π exp(strength · [y_n = y_n'])`` over tasks and edges (a Potts model).
-    Class probabilities come from belief propagation: exact if the edges form no cycles (a chain is a hidden Markov
-    model), the Bethe approximation otherwise. The coupling maximizes the pseudo-likelihood. With cycles there is no
+    The prior of the classes is ``Π field[y_n] · Π exp(strength · [y_n = y_n'])`` over tasks and edges (a Potts model).
+    The field is ``share[k] · exp(-strength · degree · share[k])``, with the smoothed mean posterior as ``share`` and
+    the mean number of links per task as ``degree``: it takes back what links add to frequent classes on average, so
+    that coupling does not change how frequent classes are. ``prior_`` is the mean posterior. Class probabilities come
+    from belief propagation: exact if the edges form no cycles (a chain is a hidden Markov model), the Bethe
+    approximation otherwise. The coupling maximizes the pseudo-likelihood. With cycles there is no
     objective that iterations improve, so `history_` is empty.
 
     References
