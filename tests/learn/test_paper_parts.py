@@ -182,7 +182,7 @@ def test_subjects_are_predicted_by_learners_that_have_not_seen_them():
     assert learner.fit(X, votes).score(X, truth) == 1.0
     before = learner.predict_proba(X)
     result = learn.leave_subjects_out(learner, X, votes, subjects)
-    # Nothing was learnt of the rows of the subject: one even half of them is right by the network's random start.
+    # Nothing was learned of the rows of the subject: one even half of them is right by the network's random start.
     assert np.abs(result - 0.5).max() < 0.35 < np.abs(before - 0.5).min()
     part = learn.leave_subjects_out(learner, X, votes, subjects, only=["q"])
     np.testing.assert_array_equal(part[10:20], result[10:20])

@@ -12,7 +12,7 @@ import manyhands as mh
 from manyhands import _core
 from manyhands.moments import Moments, compute
 from manyhands.moments.multi_spa import MomentAggregator
-from manyhands.moments.spectral import _imputed
+from manyhands.moments.spectral import _impute
 from oracles import em
 
 #: Exact moments leave rounding only.
@@ -348,7 +348,7 @@ def test_missing_blocks_through_two_other_workers() -> None:
     pairs = np.array([(i, j) for i in range(m) for j in range(i + 1, m) if (j - i) % m in (1, 2, 3, m - 1, m - 2)])
     moments = Moments.exact(prior, confusion, pairs=pairs)
     wrong = np.random.default_rng(0).random((m * k, k))
-    found = _imputed(moments, np.arange(m), wrong, all_gaps=True).reshape(m, k, m, k).swapaxes(1, 2)
+    found = _impute(moments, np.arange(m), wrong, all_gaps=True).reshape(m, k, m, k).swapaxes(1, 2)
     exact = np.einsum("k,mki,nkj->mnij", prior, confusion, confusion)
     guess = (wrong @ wrong.T).reshape(m, k, m, k).swapaxes(1, 2)
     seen = {tuple(sorted(pair)) for pair in pairs.tolist()}

@@ -98,9 +98,9 @@ def system_accuracy(who: npt.ArrayLike, correct: npt.ArrayLike) -> float:
 
 
 def gate_confusion(who: npt.ArrayLike, correct: npt.ArrayLike) -> Floats:
-    """Confusion matrix of a gate: for each option that it chose, how often each option would have been right.
+    """Confusion matrix of a router: for each option that it chose, how often each option would have been right.
 
-    Use it to see what a gate gives away: an entry above the diagonal of its row is an option that would have answered
+    Use it to see which option a router overrates: an entry above the diagonal of its row is an option that would have answered
     these cases better.
 
     Parameters

@@ -60,7 +60,7 @@ def detection(finding: Any, truth: Any) -> Detection:
     if not hasattr(finding, "found") or not isinstance(getattr(finding, "names", None), Names):
         raise TypeError(f"finding must be the result of an audit, not {type(finding).__name__}")
     flagged = np.asarray(finding.found)
-    true, counted = _known(finding.names, truth)
+    true, counted = _masks(finding.names, truth)
     flagged, true = flagged[counted], true[counted]
     both = flagged & true
     return Detection(
@@ -74,7 +74,7 @@ def detection(finding: Any, truth: Any) -> Detection:
     )
 
 
-def _known(names: Names, truth: Any) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+def _masks(names: Names, truth: Any) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Return masks of the workers to flag, and of those who count."""
     if isinstance(truth, Mapping):
         place = _places(names, list(truth))
@@ -86,23 +86,23 @@ def _known(names: Names, truth: Any) -> tuple[npt.NDArray[np.bool_], npt.NDArray
         true[place], counted[place] = values, True
         return true, counted
     everyone = np.ones(len(names), np.bool_)
-    asked = list(truth)
+    names_or_mask = list(truth)
     true = np.zeros(len(names), np.bool_)
-    if asked and all(isinstance(value, bool | np.bool_) for value in asked):
-        if len(asked) != len(names):
-            raise ValueError(f"truth is a mask of {len(asked)} workers, but the finding is about {len(names)}")
-        true[:] = asked
+    if names_or_mask and all(isinstance(value, bool | np.bool_) for value in names_or_mask):
+        if len(names_or_mask) != len(names):
+            raise ValueError(f"truth is a mask of {len(names_or_mask)} workers, but the finding is about {len(names)}")
+        true[:] = names_or_mask
     else:
-        true[_places(names, asked)] = True
+        true[_places(names, names_or_mask)] = True
     return true, everyone
 
 
-def _places(names: Names, asked: list[Any]) -> npt.NDArray[np.int64]:
-    if not asked:
+def _places(names: Names, names_or_mask: list[Any]) -> npt.NDArray[np.int64]:
+    if not names_or_mask:
         return np.zeros(0, np.int64)
-    place = names.match(sequence(asked))
+    place = names.match(sequence(names_or_mask))
     if (place < 0).any():
-        unknown = [name for name, at in zip(asked, place, strict=True) if at < 0]
+        unknown = [name for name, at in zip(names_or_mask, place, strict=True) if at < 0]
         raise ValueError(f"truth names workers who are not in the table: {listed(unknown)}")
     return place
 

@@ -40,8 +40,8 @@ def scattering(confusion: npt.ArrayLike, *, n_starts: int = 200, seed: int = 0) 
     Notes
     -----
     The condition: the cone of the rows contains ``{x : sum(x) >= sqrt(n_classes - 1) · norm(x)}``. To decide it is
-    NP-hard in general. The search climbs from `n_starts` directions, so that a value above 1 proves that the condition
-    fails, and 1 says that no violation was found (for two classes it is exact). Estimated matrices are never exactly
+    NP-hard in general. The search ascends from `n_starts` directions, so that a value above 1 proves that the condition
+    fails, and 1 means that no violation was found (for two classes it is exact). Estimated matrices are never exactly
     zero: allow for a few percent above 1. Time O(n_starts · n_workers · n_classes²) per step, at most 60 steps.
 
     References

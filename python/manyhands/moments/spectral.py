@@ -126,7 +126,7 @@ class SymmetricNMF(MomentAggregator):
         solved = np.flatnonzero(start.solved)
         matrix, seen = _assemble(moments, solved)
         guess = (np.sqrt(start.prior)[:, None] * start.confusion[solved]).swapaxes(1, 2).reshape(-1, k)
-        matrix = np.where(seen, matrix, _imputed(moments, solved, guess, self.gaps == "blocks"))
+        matrix = np.where(seen, matrix, _impute(moments, solved, guess, self.gaps == "blocks"))
         basis = _leading(matrix, guess, steps=50)
         for _ in range(self.impute):
             before, basis = basis, _leading(np.where(seen, matrix, basis @ basis.T), basis, steps=3)
@@ -169,7 +169,7 @@ def _assemble(moments: Moments, workers: npt.NDArray[np.intp]) -> tuple[Array, n
     return matrix, np.kron(seen, np.ones((k, k), bool)).astype(bool)
 
 
-def _imputed(moments: Moments, workers: npt.NDArray[np.intp], guess: Array, all_gaps: bool) -> Array:
+def _impute(moments: Moments, workers: npt.NDArray[np.intp], guess: Array, all_gaps: bool) -> Array:
     """First value of every block: through two other workers for the diagonal or `all_gaps`, else that of `guess`."""
     k = moments.n_classes
     blocks = Blocks(moments)
