@@ -69,6 +69,8 @@ class Result:
     #: Whether `make reproduce` runs it, and how long it takes on two cores.
     short: bool = False
     minutes: float = 0
+    #: Whether the claim is ours and not the paper's: an extension, or something that it names as open.
+    ours: bool = False
     #: The paper's own figures, by the first cell of a row.
     paper: dict[str, str] = field(default_factory=dict)
 
@@ -147,11 +149,14 @@ def page() -> str:
 
 
 def summary(papers: Sequence[Paper]) -> str:
-    """How many claims of each paper hold."""
+    """How many claims of each paper hold, and apart from them how many of ours."""
     rows = []
     for paper in papers:
-        counts = Counter(result.verdict for result in paper.results)
-        rows.append({"paper": f"[{paper.title}](#{anchor(paper.title)})"} | {name: counts[name] for name in VERDICTS})
+        counts = Counter(result.verdict for result in paper.results if not result.ours)
+        ours = Counter(result.verdict for result in paper.results if result.ours)
+        apart = ", ".join(f"{ours[name]} {name}" for name in VERDICTS if ours[name]) or "–"
+        cells = {name: counts[name] for name in VERDICTS} | {"ours, not the paper's": apart}
+        rows.append({"paper": f"[{paper.title}](#{anchor(paper.title)})"} | cells)
     return harness.markdown(rows)
 
 
@@ -167,7 +172,8 @@ def section(paper: Paper) -> str:
 
 def entry(result: Result) -> str:
     """What the page says of one claim."""
-    parts = [f"### {result.where}: {result.verdict}", f"**Claim.** {result.claim}"]
+    claim = "Claim of ours" if result.ours else "Claim"
+    parts = [f"### {result.where}: {result.verdict}", f"**{claim}.** {result.claim}"]
     if not result.command:
         return "\n\n".join([*parts, f"**Why not.** {result.why}"])
     parts += [f"**Here.** {result.data}", *tables(result), f"**So.** {result.why}"]

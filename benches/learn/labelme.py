@@ -70,8 +70,8 @@ def main() -> None:
         "Learn2Agree kappa": run(learn.Learn2Agree, loss="kappa"),
         "MaxMIG": run(learn.MaxMIG),
         "MaxMIG-paper": run(learn.MaxMIG, prior="uniform", shrinkage=0.0),
-        "MaxMIG to the letter": run(learn.MaxMIG, settings="paper"),
-        "MaxMIG-paper from Eq. 2": run(learn.MaxMIG, prior="uniform", shrinkage=0.0, start_from=mh.MajorityVote()),
+        "MaxMIG-letter": run(learn.MaxMIG, settings="paper"),
+        "MaxMIG-Eq.2": run(learn.MaxMIG, prior="uniform", shrinkage=0.0, start_from=mh.MajorityVote()),
         "MaxMIG pearson": run(learn.MaxMIG, divergence="pearson"),
         "MaxMIG js": run(learn.MaxMIG, divergence="js"),
     }
