@@ -49,13 +49,17 @@ def chaoyang(folder: Any, experts: list[str]) -> tuple[mh.Annotations, np.ndarra
     return votes, _truth(path / "gold.csv", votes), np.random.default_rng(0).random(votes.n_tasks) < 1 / 3
 
 
-def radiologists(folder: Any) -> tuple[mh.Annotations, np.ndarray, np.ndarray]:
-    """Answers about airspace opacity by those who read a hundred images or more, truth, and a fifth of patients."""
+def radiologists(folder: Any, *, one: bool = False) -> tuple[mh.Annotations, np.ndarray, np.ndarray]:
+    """Answers about airspace opacity by those who read a hundred images or more, truth, and a fifth of patients.
+
+    With `one`, those of the radiologist who read most images alone.
+    """
     path = data_set(folder, "nih_cxr")
     votes = mh.read(path / "labels.csv.gz", repeats="last")
     finding = np.char.startswith(votes.tasks.astype(str), "airspace_opacity/")
     votes = votes.select(tasks=votes.tasks[finding])
-    votes = votes.select(workers=votes.workers[votes.labels_per_worker >= 100])
+    counts = votes.labels_per_worker
+    votes = votes.select(workers=votes.workers[counts == counts.max()][:1] if one else votes.workers[counts >= 100])
     patients = np.array([name.split("/")[1].split("_")[0] for name in votes.tasks])
     chosen_ones = np.random.default_rng(0).permutation(np.unique(patients))
     return votes, _truth(path / "gold.csv.gz", votes), np.isin(patients, chosen_ones[: len(chosen_ones) // 5])

@@ -1,7 +1,7 @@
 """The tables and figures of Nguyen et al. (2025), made small: features in the place of images, and a layer of networks.
 
     python benches/defer/paper.py table1                  # ten minutes on two cores
-    python benches/defer/paper.py real workload batches time ranked costs prices gates
+    python benches/defer/paper.py real rates reader workload batches time ranked costs prices gates
 
 Each part is stored under its own name. CIFAR-10 has 256 unsupervised features here, 1,000 cases to learn from (table1,
 gates: 2,000) and 2,000 others to judge by; networks have one hidden layer of 64 and learn for ten epochs (table1: 20).
@@ -48,9 +48,10 @@ def cifar(arguments: Any, confusion: np.ndarray, missing: float, n: int = N_TRAI
     return made
 
 
-def real(arguments: Any, who: list[str] | None, missing: float) -> Make:
-    """Pathologists of Chaoyang, by name, or the radiologists of NIH, with simulated features."""
-    found = experts.radiologists(arguments.data) if who is None else experts.chaoyang(arguments.data, who)
+def real(arguments: Any, who: list[str] | None, missing: float, *, one: bool = False) -> Make:
+    """Pathologists of Chaoyang, by name, or the radiologists of NIH (or `one` of them), with simulated features."""
+    radiologists = who is None
+    found = experts.radiologists(arguments.data, one=one) if radiologists else experts.chaoyang(arguments.data, who)
 
     def made(seed: int) -> Cases:
         cases = experts.split(*found, missing, seed)
@@ -124,6 +125,33 @@ def real_experts(arguments: Any) -> dict[str, Any]:
         "Chaoyang, all three, 50% of answers missing": methods(real(arguments, ["A", "B", "C"], 0.5)),
         "NIH, airspace opacity, missing as they were": methods(real(arguments, None, 0.0)),
     }
+
+
+def released(cases_of: Make) -> dict[str, Run]:
+    """The rows of Table 1 without imputing, as printed and as in the code of the authors."""
+    rows = {
+        "naive": (NAIVE, OWN),
+        "naive, as released": (NAIVE, {"unanswered": "wrong"} | OWN),
+        "probabilistic": (PROBABILISTIC, {"inference": "mean-field"} | OWN),
+        "probabilistic, as released": (PROBABILISTIC, {"inference": "mean-field-released"} | OWN),
+        "probabilistic, exact, anchored": (PROBABILISTIC, {}),
+        "selective prediction": (defer.SelectivePrediction, {}),
+    }
+    return {name: area(make, cases_of, **options) for name, (make, options) in rows.items()}
+
+
+def rates(arguments: Any) -> dict[str, Any]:
+    """Chaoyang's first two pathologists at the other rates of Table 1."""
+    return {
+        f"Chaoyang, first two, {missing:.0%} of answers missing": released(real(arguments, ["A", "B"], missing))
+        for missing in (0.0, 0.3, 0.7)
+    }
+
+
+def reader(arguments: Any) -> dict[str, Any]:
+    """NIH as in the paper: the radiologist with most readings, a fifth of whose answers are removed."""
+    title = "NIH, airspace opacity, one radiologist, 20% of answers missing"
+    return {title: released(real(arguments, None, 0.2, one=True))}
 
 
 def workload(arguments: Any) -> dict[str, Any]:
@@ -369,6 +397,8 @@ def gates(arguments: Any) -> dict[str, Any]:
 PARTS = {
     "table1": table1,
     "real": real_experts,
+    "rates": rates,
+    "reader": reader,
     "workload": workload,
     "batches": batches,
     "time": running_time,
