@@ -106,9 +106,9 @@ def main() -> None:
     notes = """
 Per cent, mean ± deviation over seeds; who is confused how is drawn anew for each. "MBEM" and "deep EM" have T = 2 steps
 of EM, as in the paper; "every epoch" has one per epoch, and "to the letter" counts without shrinkage (Algorithms 2 and
-3). "Usual rate" is the library's own rate of the matrices (worker_lr 0.01). "Dominance" is that of the worst class of the mean confusion
-matrix, learnt or, for the annotators, true. What this does not show: networks that see the images, which reach 90 per
-cent on clean labels where these features end at 64.
+3). "Usual rate" is the library's own rate of the matrices (worker_lr 0.01). "Dominance" is that of the worst class of
+the mean confusion matrix, learned or, for the annotators, true. What this does not show: networks that see the images,
+which reach 90 per cent on clean labels where these features end at 64.
 """
     report("learn-annotators", tables, notes, arguments.out)
 
