@@ -419,9 +419,9 @@ PARTS = {
     "gates": gates,
 }
 NOTES = f"""
-{N_TRAIN:,} cases to learn from, ten epochs (table1, halves: twice as many of both; gates: twice as many cases), and others to
-judge by ({N_TEST:,} of CIFAR-10); per cent, mean ± deviation over seeds, which draw answers, networks and simulated
-features. What this does not show: images, deep networks, tuned rates (all methods use the same).
+{N_TRAIN:,} cases to learn from, ten epochs (table1, halves: twice as many of both; gates: twice as many cases), and
+others to judge by ({N_TEST:,} of CIFAR-10); per cent, mean ± deviation over seeds, which draw answers, networks and
+simulated features. What this does not show: images, deep networks, tuned rates (all methods use the same).
 """
 
 
