@@ -100,8 +100,8 @@ def system_accuracy(who: npt.ArrayLike, correct: npt.ArrayLike) -> float:
 def gate_confusion(who: npt.ArrayLike, correct: npt.ArrayLike) -> Floats:
     """Confusion matrix of a router: for each option that it chose, how often each option would have been right.
 
-    Use it to see which option a router overrates: an entry above the diagonal of its row is an option that would have answered
-    these cases better.
+    Use it to see which option a router overrates: an entry larger than the diagonal of its row is an option that would
+    have answered these cases better.
 
     Parameters
     ----------
