@@ -171,8 +171,8 @@ class TestKnownFigures:
     def test_published_ratio_by_hand(self):
         votes = mh.Annotations.from_dense([[0, 0], [0, 0], [1, 1], [0, 1]])
         half, one = 1 / (1 + np.exp(-np.array([0.5, 1.0])))
-        found = agreement_ratio(votes, [0, 0, 1, 1], corrected=False, min_overlap=1)
-        assert found.value == pytest.approx((half + one) / 2 / half, abs=SAME)
+        ratio = agreement_ratio(votes, [0, 0, 1, 1], corrected=False, min_overlap=1)
+        assert ratio.value == pytest.approx((half + one) / 2 / half, abs=SAME)
         with pytest.raises(TypeError, match="corrected"):
             agreement_ratio(votes, [0, 0, 1, 1], corrected="no")
 

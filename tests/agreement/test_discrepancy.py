@@ -33,11 +33,11 @@ def test_the_ratio_is_that_of_its_definition(min_overlap):
     model[:5] = np.nan
     tasks, workers = np.nonzero(~np.isnan(dense))
     ratings = mh.Ratings.from_arrays(tasks, workers, dense[tasks, workers])
-    kept = np.asarray(ratings.tasks)
-    result = discrepancy_ratio(ratings, model[kept], min_overlap=min_overlap, resamples=20)
-    assert result.value == pytest.approx(direct(dense[kept], model[kept], min_overlap))
+    rated = np.asarray(ratings.tasks)
+    result = discrepancy_ratio(ratings, model[rated], min_overlap=min_overlap, resamples=20)
+    assert result.value == pytest.approx(direct(dense[rated], model[rated], min_overlap))
     assert result.interval[0] < result.value < result.interval[1]
-    by_name = {task: value for task, value in zip(kept.tolist(), model[kept], strict=True) if not np.isnan(value)}
+    by_name = {task: value for task, value in zip(rated.tolist(), model[rated], strict=True) if not np.isnan(value)}
     assert discrepancy_ratio(ratings, by_name, min_overlap=min_overlap).value == pytest.approx(result.value)
 
 

@@ -271,9 +271,9 @@ def test_a_start_from_label_counts_is_that_of_the_tutorial():
     for n, m, label in zip(tasks, workers, labels, strict=True):
         q[n] *= a[m, :, label]
     q /= q.sum(axis=1, keepdims=True)
-    found = mh.DawidSkene(init="label-counts").fit(votes)
-    given = mh.DawidSkene(init=q).fit(votes)
-    np.testing.assert_allclose(found.posterior_, given.posterior_, atol=1e-9)
+    from_counts = mh.DawidSkene(init="label-counts").fit(votes)
+    from_posterior = mh.DawidSkene(init=q).fit(votes)
+    np.testing.assert_allclose(from_counts.posterior_, from_posterior.posterior_, atol=1e-9)
     once = [mh.DawidSkene(init=init, max_iter=1) for init in ("label-counts", q, "majority")]
     with pytest.warns(mh.errors.ConvergenceWarning):
         rows = [model.fit(votes).posterior_ for model in once]

@@ -72,8 +72,8 @@ def test_a_coverage_by_cases_is_the_term_of_the_paper():
     """The mean over cases of (Pr(classifier | x) − c)², with a workload that is free otherwise."""
     gate = torch.from_numpy(np.random.default_rng(3).normal(size=(9, 3)))
     bounds = [torch.tensor(bound, dtype=torch.float64) for bound in ([0, 0, 0.4], [1, 1, 0.4])]
-    wanted = np.mean([(plain.softmax(row)[2] - 0.4) ** 2 for row in gate.numpy()])
-    assert losses.share_penalty(gate, *bounds, by_case=True).item() == pytest.approx(wanted)
+    expected = np.mean([(plain.softmax(row)[2] - 0.4) ** 2 for row in gate.numpy()])
+    assert losses.share_penalty(gate, *bounds, by_case=True).item() == pytest.approx(expected)
 
 
 def test_explicit_averaging_is_equation_33():
@@ -93,9 +93,9 @@ def test_explicit_averaging_is_equation_33():
             inferred = probabilistic._Inferred(batch, target.exp(), answers)
             alone.append(model._m_step(inferred, model._forward(batch.x)).item())
         model._n_steps = torch.zeros((), dtype=torch.int64)
-        found = [model._loss(batch, model._forward(batch.x)).item() for batch in (first, second)]
+        losses_of_steps = [model._loss(batch, model._forward(batch.x)).item() for batch in (first, second)]
     tau = 2**-0.6
-    assert found == pytest.approx([alone[0], (1 - tau) * alone[0] + tau * alone[1]], rel=1e-6)
+    assert losses_of_steps == pytest.approx([alone[0], (1 - tau) * alone[0] + tau * alone[1]], rel=1e-6)
     with pytest.raises(ValueError, match="averaging"):
         defer.NaiveDeferral(backbone(), averaging=0.2).fit(log.X, log.truth, log.votes)
 
@@ -315,14 +315,14 @@ def test_a_sweep_refuses_what_it_cannot_do(model, options, error, message):
         defer.sweep(model, log.X, log.truth, log.votes, **{"coverage": 0.5} | options)
 
 
-# ------------------------------------------------------------------------------------- who is like whom, and who errs
+# ------------------------------------------------------------------------------------- who is like which, and who errs
 
 
 def test_the_confusion_of_a_gate():
     who = [0, 0, 0, 2, 2]
     correct = [[1, 0, np.nan], [0, 1, np.nan], [1, 1, 0], [0, 1, 1], [np.nan, 1, 0]]
-    found = defer.gate_confusion(who, correct)
-    np.testing.assert_allclose(found, [[2 / 3, 2 / 3, 0], [np.nan] * 3, [0, 1, 0.5]])
+    result = defer.gate_confusion(who, correct)
+    np.testing.assert_allclose(result, [[2 / 3, 2 / 3, 0], [np.nan] * 3, [0, 1, 0.5]])
     with pytest.raises(ValueError, match="who has 1 entries"):
         defer.gate_confusion([0], correct)
 
@@ -331,9 +331,9 @@ def test_experts_are_grouped_by_hierarchical_clustering():
     rng = np.random.default_rng(0)
     kinds = np.array([[0.9, 0.2, 0.5], [0.3, 0.8, 0.5], [0.6, 0.6, 0.95]])
     group = rng.integers(3, size=20)
-    found = experts.hierarchical(kinds[group] + rng.normal(scale=0.02, size=(20, 3)))
-    assert len(np.unique(found)) == 3
-    assert all((found[i] == found[j]) == (group[i] == group[j]) for i in range(20) for j in range(20))
+    result = experts.hierarchical(kinds[group] + rng.normal(scale=0.02, size=(20, 3)))
+    assert len(np.unique(result)) == 3
+    assert all((result[i] == result[j]) == (group[i] == group[j]) for i in range(20) for j in range(20))
     assert experts.hierarchical(np.full((4, 2), 0.5)).tolist() == [0, 0, 0, 0]
     assert experts.hierarchical(np.array([[0.1], [0.9]])).tolist() == [0, 1]
     log = team(60)

@@ -274,10 +274,10 @@ def test_no_assignment_that_keeps_the_gap_is_better(seed: int) -> None:
 
 def test_large_assignments_keep_the_gap_as_well() -> None:
     right = np.random.default_rng(0).uniform(0.5, 1, (30, 2)) * [1.0, 0.8]
-    found = fairness.assign(right, [150, 90], 20, gap=0.03)
-    assert found.gap <= 0.03 + 1e-12 < found.gap_before
-    assert (found.n_tasks.sum(axis=0) == [150, 90]).all()
-    assert (found.n_tasks.sum(axis=1) <= 20).all()
+    plan = fairness.assign(right, [150, 90], 20, gap=0.03)
+    assert plan.gap <= 0.03 + 1e-12 < plan.gap_before
+    assert (plan.n_tasks.sum(axis=0) == [150, 90]).all()
+    assert (plan.n_tasks.sum(axis=1) <= 20).all()
 
 
 def test_assignments_that_cannot_be_are_refused() -> None:

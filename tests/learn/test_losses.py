@@ -219,14 +219,14 @@ def test_focus():
 def test_focus_without_limit_is_equation_7():
     counts = np.array([[99.0, 1.0], [30.0, 70.0], [50.0, 50.0]])
     rate = 1 - 1 / 100
-    wanted = [(1 - rate**most) / (1 - rate ** (100 - most)) for most in (99, 70, 50)]
-    assert wanted[0] > 60
-    np.testing.assert_allclose(focus(counts, None), np.repeat(np.array(wanted)[:, None], 2, axis=1))
+    expected = [(1 - rate**most) / (1 - rate ** (100 - most)) for most in (99, 70, 50)]
+    assert expected[0] > 60
+    np.testing.assert_allclose(focus(counts, None), np.repeat(np.array(expected)[:, None], 2, axis=1))
     votes = mh.Annotations.from_arrays(range(100), ["w"] * 100, [0] * 99 + [1], classes=range(2))
     for make in (learn.LearnFromAll, learn.MajorityTarget, learn.Learn2Agree):
         learner = make(backbone(2), loss="focal", most_focus=None, max_epochs=1)
         learner.fit(np.zeros((100, 6), np.float32), votes)
-        assert learner._gamma.item() == pytest.approx(wanted[0], rel=1e-5)
+        assert learner._gamma.item() == pytest.approx(expected[0], rel=1e-5)
 
 
 def weighted(log, rng):

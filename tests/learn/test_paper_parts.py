@@ -24,7 +24,7 @@ TAXONOMY = {
 CLASSES = ["bus", "car", "cat", "dog", "sky", "wolf"]
 
 
-def walked(rates: dict[str, float]) -> np.ndarray:
+def walk_down(rates: dict[str, float]) -> np.ndarray:
     """Confusion of a worker by a walk from the root, written out: right at each branching, else any other branch."""
     branches = {
         "root": [["cat", "dog", "wolf"], ["car", "bus"], ["sky"]],
@@ -61,7 +61,7 @@ def test_confusion_along_a_taxonomy():
         dict.fromkeys(("root", "machine", "animal", "pet"), 0.5),
     ]
     model.table.set(torch.logit(torch.tensor([list(own.values()) for own in rates])))
-    expected = np.stack([walked(own) for own in rates])
+    expected = np.stack([walk_down(own) for own in rates])
     np.testing.assert_allclose(expected.sum(axis=2), 1)
     np.testing.assert_allclose(model.confusion(), expected, atol=1e-6)
     again = TaxonomyConfusion(2, taxonomy_paths(TAXONOMY, CLASSES))
@@ -74,7 +74,7 @@ def test_a_taxonomy_is_learnt_with_few_labels_of_each_worker():
     rng = np.random.default_rng(0)
     matrices = np.stack(
         [
-            walked(dict(zip(("root", "machine", "animal", "pet"), rng.uniform(0.5, 1, 4), strict=True)))
+            walk_down(dict(zip(("root", "machine", "animal", "pet"), rng.uniform(0.5, 1, 4), strict=True)))
             for _ in range(30)
         ]
     )
@@ -218,9 +218,9 @@ def test_annotators_are_compared_with_a_learner_that_has_not_seen_them():
     assert result["others"][0] == pytest.approx(np.mean(others))
     rest = votes.select(workers=[1, 2, 3])
     predicted = learner.fit(log.X, rest).predict(log.X)
-    joined = mh.Annotations.from_dense(np.c_[labels[workers == 0][np.argsort(tasks[workers == 0])], predicted])
-    assert result["model"][0] == pytest.approx(mh.agreement.cohen_kappa(joined, (0, 1)).value)
-    # Those who know agree with the model, the one who guesses does not.
+    both = mh.Annotations.from_dense(np.c_[labels[workers == 0][np.argsort(tasks[workers == 0])], predicted])
+    assert result["model"][0] == pytest.approx(mh.agreement.cohen_kappa(both, (0, 1)).value)
+    # Skilled annotators agree with the model, the guesser does not.
     assert min(result["model"][:3]) > 0.5 > 0.2 > abs(result["model"][3])
     with pytest.raises(ValueError, match=r"unknown annotators.*9"):
         learn.leave_annotators_out(learner, log.X, votes, only=[9])

@@ -347,18 +347,18 @@ def test_missing_blocks_through_two_other_workers() -> None:
     confusion, prior = separable(m, k, seed=1), np.array([0.5, 0.3, 0.2])
     pairs = np.array([(i, j) for i in range(m) for j in range(i + 1, m) if (j - i) % m in (1, 2, 3, m - 1, m - 2)])
     moments = Moments.exact(prior, confusion, pairs=pairs)
-    wrong = np.random.default_rng(0).random((m * k, k))
-    found = _impute(moments, np.arange(m), wrong, all_gaps=True).reshape(m, k, m, k).swapaxes(1, 2)
+    start = np.random.default_rng(0).random((m * k, k))
+    blocks = _impute(moments, np.arange(m), start, all_gaps=True).reshape(m, k, m, k).swapaxes(1, 2)
     exact = np.einsum("k,mki,nkj->mnij", prior, confusion, confusion)
-    guess = (wrong @ wrong.T).reshape(m, k, m, k).swapaxes(1, 2)
-    seen = {tuple(sorted(pair)) for pair in pairs.tolist()}
+    guess = (start @ start.T).reshape(m, k, m, k).swapaxes(1, 2)
+    observed = {tuple(sorted(pair)) for pair in pairs.tolist()}
     n_through = 0
     for i in range(m):
-        np.testing.assert_allclose(found[i, i], exact[i, i], atol=EXACT)
+        np.testing.assert_allclose(blocks[i, i], exact[i, i], atol=EXACT)
         for j in range(i + 1, m):
-            if (i, j) not in seen and not np.allclose(found[i, j], guess[i, j]):
-                np.testing.assert_allclose(found[i, j], exact[i, j], atol=EXACT)
-                np.testing.assert_allclose(found[j, i], exact[i, j].T, atol=EXACT)
+            if (i, j) not in observed and not np.allclose(blocks[i, j], guess[i, j]):
+                np.testing.assert_allclose(blocks[i, j], exact[i, j], atol=EXACT)
+                np.testing.assert_allclose(blocks[j, i], exact[i, j].T, atol=EXACT)
                 n_through += 1
     assert n_through > 10
 
@@ -368,8 +368,8 @@ def test_symmetric_factorization_as_published() -> None:
     pairs = np.array([(i, j) for i in range(8) for j in range(i + 1, 8) if (i, j) != (0, 5)])
     moments = Moments.exact(prior, confusion, pairs=pairs)
     published = {"gaps": "blocks", "impute": 0, "max_iter": 5000, "tol": 0.0}
-    _, found = mh.moments.SymmetricNMF(**published).factorise(moments)
-    np.testing.assert_allclose(found, confusion, atol=CLOSE)
+    _, blocks = mh.moments.SymmetricNMF(**published).factorise(moments)
+    np.testing.assert_allclose(blocks, confusion, atol=CLOSE)
     # Entries below the threshold are zero: those of specialists are, and small ones become so.
     model = mh.moments.SymmetricNMF(threshold=0.1, **published)
     basis = np.linalg.qr(np.random.default_rng(0).normal(size=(9, 3)))[0]

@@ -39,7 +39,7 @@ def test_specialists_are_sufficiently_scattered():
 
 @pytest.mark.parametrize("k", [3, 5])
 def test_rows_around_the_cone_need_no_specialists(k):
-    """Rows with two zeros each are no specialists, and yet they scatter; rows near the center do not."""
+    """Rows with a zero each have no specialists and scatter all the same; rows near the center do not."""
     rng = np.random.default_rng(1)
     rows = rng.dirichlet(np.ones(k - 1), size=40 * k)
     # Each answer is never given for one class: the rows lie on the facets, around the cone.

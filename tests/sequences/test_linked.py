@@ -93,13 +93,13 @@ def test_the_posterior_is_that_of_the_documented_model() -> None:
     model = mh.sequences.LinkedDawidSkene(edges, strength=strength, max_iter=2000, tol=1e-13).fit(votes)
     share = (model.posterior_.sum(axis=0) + 1) / (n + k)
     field = share * np.exp(-strength * (2 * len(edges) / n) * share)
-    wanted = np.zeros((n, k))
+    expected = np.zeros((n, k))
     for classes in product(range(k), repeat=n):
         weight = np.prod(field[list(classes)]) * np.exp(strength * sum(classes[a] == classes[b] for a, b in edges))
         for task, worker, label in zip(*votes.codes(), strict=True):
             weight *= model.confusion_[worker, classes[task], label]
-        wanted[np.arange(n), classes] += weight
-    assert_close(model.posterior_, wanted / wanted.sum(axis=1, keepdims=True), 1e-8, "posterior")
+        expected[np.arange(n), classes] += weight
+    assert_close(model.posterior_, expected / expected.sum(axis=1, keepdims=True), 1e-8, "posterior")
     assert_close(model.prior_, model.posterior_.mean(axis=0), 1e-12, "prior")
 
 
