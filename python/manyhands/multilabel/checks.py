@@ -2,54 +2,33 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from manyhands.multilabel.simulate import simulate
 from manyhands.multilabel.table import MultiLabels
 from manyhands.testing.compare import require
-from manyhands.testing.subject import Subject
-
-
-@dataclass(frozen=True)
-class SetLog:
-    """A simulated log of sets, generated on demand."""
-
-    n_tasks: int
-    n_workers: int
-    n_labels: int
-
-    def votes(self) -> MultiLabels:
-        """The log as a table."""
-        return _simulated(self.n_tasks, self.n_workers, self.n_labels)
-
-
-@functools.cache
-def _simulated(n_tasks: int, n_workers: int, n_labels: int) -> MultiLabels:
-    return simulate(n_tasks, n_workers, n_labels, seed=n_tasks).log
+from manyhands.testing.subject import SimulatedLog, Subject
 
 
 class SetSubject(Subject):
     """An aggregator of sets."""
 
     @property
-    def standard(self) -> SetLog:
+    def standard(self) -> SimulatedLog:
         """Forty tasks of four labels."""
-        return SetLog(40, 8, 4)
+        return SimulatedLog("multilabel", 40, (40, 8, 4))
 
     @property
-    def other(self) -> SetLog:
+    def other(self) -> SimulatedLog:
         """A log with fewer tasks and one more label."""
-        return SetLog(25, 8, 5)
+        return SimulatedLog("multilabel", 25, (25, 8, 5))
 
     @property
-    def large(self) -> SetLog:
+    def large(self) -> SimulatedLog:
         """A log of several blocks of candidates and pairs."""
-        return SetLog(3000, 300, 6)
+        return SimulatedLog("multilabel", 3000, (3000, 300, 6))
 
     def answers(self, model: Any, votes: Any) -> dict[str, Callable[[], Any]]:
         """Return the methods of a fitted model that give results."""

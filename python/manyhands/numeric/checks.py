@@ -12,30 +12,16 @@ import numpy.typing as npt
 
 import manyhands as mh
 from manyhands.testing.compare import SAME, assert_close, raises, require
-from manyhands.testing.subject import Subject
+from manyhands.testing.subject import Subject, TaskLog
 
 #: Tolerance for results of different iteration paths, relative to the standard deviation of the ratings.
 ITERATION_TOLERANCE = 1e-3
 
 
-@dataclass(frozen=True, eq=False)
-class RatingLog:
-    """Simulated ratings: task and worker codes, values of shape (rows,) or (rows, dimensions), weights or None."""
+class RatingLog(TaskLog):
+    """Simulated ratings: values of shape (rows,) or (rows, dimensions), and weights or None."""
 
-    tasks: npt.NDArray[np.int64]
-    workers: npt.NDArray[np.int64]
-    values: npt.NDArray[np.float64]
-    weights: npt.NDArray[np.float64] | None = None
-
-    def votes(self) -> mh.Ratings:
-        """The ratings as a table."""
-        return mh.Ratings.from_arrays(self.tasks, self.workers, self.values, self.weights)
-
-    def shuffle(self, seed: int = 3) -> RatingLog:
-        """Return the same rows in another order."""
-        order = np.random.default_rng(seed).permutation(len(self.tasks))
-        weights = None if self.weights is None else self.weights[order]
-        return RatingLog(self.tasks[order], self.workers[order], self.values[order], weights)
+    table = mh.Ratings
 
 
 @cache
@@ -71,11 +57,11 @@ def edge_cases() -> dict[str, RatingLog]:
         "two workers, opposite": _log((0, 0, 1.0), (0, 1, -1.0), (1, 0, -1.0), (1, 1, 1.0)),
         "repeats": _log((0, 0, 3.0), (0, 0, 3.5), (0, 1, 4.0), (1, 0, 9.0), (1, 0, 9.5)),
         "weights of zero": _log((0, 0, 3.0), (0, 1, 4.0), (1, 0, 9.0), (1, 1, 7.0), weights=[1.0, 0.0, 0.0, 0.0]),
-        "heavy weights": replace(many, weights=np.where(np.arange(len(many.tasks)) % 3, 1e-20, 1e12)),
-        "huge numbers": replace(many, values=many.values * 1e306),
-        "tiny numbers": replace(many, values=many.values * 1e-300),
-        "small differences": replace(many, values=1e9 + many.values * 1e-3),
-        "constant workers": replace(many, values=many.workers.astype(np.float64)),
+        "heavy weights": replace(many, extra=np.where(np.arange(len(many.tasks)) % 3, 1e-20, 1e12)),
+        "huge numbers": replace(many, answers=many.answers * 1e306),
+        "tiny numbers": replace(many, answers=many.answers * 1e-300),
+        "small differences": replace(many, answers=1e9 + many.answers * 1e-3),
+        "constant workers": replace(many, answers=many.workers.astype(np.float64)),
         "points": simulated(20, 6, 3, 2),
     }
 
@@ -151,7 +137,7 @@ def check_full_agreement(subject: NumberSubject) -> None:
 
 def check_order_of_rows(subject: NumberSubject) -> None:
     """The order of the rows does not change the result (bit for bit)."""
-    before, after = subject.fitted(), subject.fitted(subject.standard.shuffle())
+    before, after = subject.fitted(), subject.fitted(subject.standard.reordered())
     np.testing.assert_array_equal(before.values_, after.values_)
     np.testing.assert_array_equal(before.errors_, after.errors_)
 
@@ -181,9 +167,9 @@ def check_renaming_workers(subject: NumberSubject) -> None:
 def check_shift_and_scale(subject: NumberSubject) -> None:
     """Rescaled ratings (including negative factors) give rescaled values and errors."""
     log, before = subject.standard, subject.fitted()
-    deviation = float(log.values.std())
+    deviation = float(log.answers.std())
     for factor, more in ((1.0, 1e3), (1e-6, 0.0), (-2.0, 5.0)):
-        after = subject.fitted(replace(log, values=factor * log.values + more))
+        after = subject.fitted(replace(log, answers=factor * log.answers + more))
         what = f"ratings times {factor:g} plus {more:g}"
         assert_close(
             (after.values_ - more) / factor / deviation, before.values_ / deviation, 1e-6, f"values_ of {what}"
@@ -195,8 +181,8 @@ def check_shift_and_scale(subject: NumberSubject) -> None:
 def check_weights_count(subject: NumberSubject) -> None:
     """A weight of 2 equals repeating the rating."""
     log = subject.standard
-    twice = RatingLog(*(np.concatenate([part, part]) for part in (log.tasks, log.workers, log.values)))
-    weighted = replace(log, weights=np.full(len(log.tasks), 2.0))
+    twice = RatingLog(*(np.concatenate([part, part]) for part in (log.tasks, log.workers, log.answers)))
+    weighted = replace(log, extra=np.full(len(log.tasks), 2.0))
     a, b = subject.fitted(twice), subject.fitted(weighted)
     assert_close(a.values_, b.values_, 1e-6, "values_ of repeated ratings")
     assert_close(a.errors_, b.errors_, 1e-6, "errors_ of repeated ratings")

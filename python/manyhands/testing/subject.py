@@ -115,20 +115,21 @@ class Subject(Checked):
 
 @dataclass(frozen=True)
 class SimulatedLog:
-    """A log that is simulated when it is asked for, with the sizes that its kind has by default."""
+    """A log that is simulated when it is asked for, with the default sizes of its kind unless some are given."""
 
     kind: str
     seed: int
+    sizes: tuple[int, ...] = ()
 
     def votes(self) -> Any:
         """The answers as ``fit`` takes them."""
-        return simulated(self.kind, self.seed)
+        return simulated(self.kind, self.seed, *self.sizes)
 
 
 @cache
-def simulated(kind: str, seed: int) -> Any:
+def simulated(kind: str, seed: int, *sizes: int) -> Any:
     """A simulated log of a kind."""
-    return simulate(kind=kind, seed=seed).log
+    return simulate(*sizes, kind=kind, seed=seed).log
 
 
 @dataclass(frozen=True)
