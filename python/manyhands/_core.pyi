@@ -9,6 +9,7 @@ import numpy.typing as npt
 __all__ = [
     "CodeTable",
     "Comparisons",
+    "CsvReader",
     "Rankings",
     "Ratings",
     "Shard",
@@ -862,6 +863,14 @@ def get_num_threads() -> int: ...
 def encode_integers(
     values: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]: ...
+@final
+class CsvReader:
+    def __new__(cls, delimiter: int, n_fields: int, wanted: list[int], header: bool) -> CsvReader: ...
+    def read(self, block: npt.NDArray[np.uint8], last: bool) -> int | None: ...
+    def finish(
+        self,
+    ) -> list[tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64], npt.NDArray[np.uint8]]]: ...
+
 def encode_strings(
     offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]: ...

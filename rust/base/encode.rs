@@ -6,6 +6,7 @@
 
 use std::cmp::Ordering;
 use std::hash::{BuildHasher, Hash};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use foldhash::fast::FixedState;
@@ -13,7 +14,7 @@ use hashbrown::HashTable;
 use rayon::prelude::*;
 
 use crate::base::control::Control;
-use crate::base::memory::{collected, push, with_room, zeros};
+use crate::base::memory::{collected, joined, push, with_room, zeros};
 use crate::{Error, Result};
 
 /// Rows handled between two looks at the control; a row's place in its block fits sixteen bits.
@@ -198,7 +199,7 @@ trait Column: Sync {
 // Fixed state: the codes do not depend on the hash, and a run should repeat to the instruction.
 static HASHER: FixedState = FixedState::with_seed(0x6d61_6e79_6861_6e64);
 
-fn hash_of(value: impl Hash) -> u32 {
+pub(crate) fn hash_of(value: impl Hash) -> u32 {
     (HASHER.hash_one(value) >> 32) as u32
 }
 
@@ -221,11 +222,26 @@ impl Column for Integers<'_> {
 }
 
 /// Up to this many bytes, the key of a text is the text itself.
-const INLINE: usize = 15;
+pub(crate) const INLINE: usize = 15;
+
+/// The first bytes of a text, padded with zeros, then its length (at most `INLINE + 1`), read as a big-endian number:
+/// ordered as the texts are, except among longer texts that begin alike.
+#[inline(always)]
+pub(crate) fn key_of(data: &[u8], text: Range<usize>) -> u128 {
+    let (start, len) = (text.start, text.len());
+    let head = len.min(INLINE);
+    // Sixteen bytes at once, whatever follows the text, then a mask: a copy of unknown length costs more.
+    let wide = data.get(start..start + 16).and_then(|b| <[u8; 16]>::try_from(b).ok());
+    let bytes = wide.unwrap_or_else(|| {
+        let mut bytes = [0; 16];
+        bytes[..head].copy_from_slice(&data[start..start + head]);
+        bytes
+    });
+    let kept = u128::MAX.checked_shl(128 - 8 * head as u32).unwrap_or(0);
+    (u128::from_be_bytes(bytes) & kept) | len.min(INLINE + 1) as u128
+}
 
 impl Column for Strings<'_> {
-    /// The first bytes of the text, padded with zeros, then its length (at most `INLINE + 1`), read as a big-endian
-    /// number: ordered as the texts are, except among longer texts that begin alike.
     type Key = u128;
     fn len(&self) -> usize {
         Strings::len(self)
@@ -236,18 +252,7 @@ impl Column for Strings<'_> {
     }
     #[inline(always)]
     fn key(&self, row: usize) -> u128 {
-        let text = self.get(row);
-        let head = text.len().min(INLINE);
-        let start = self.offsets[row] as usize;
-        // Sixteen bytes at once, whatever follows the text, then a mask: a copy of unknown length costs more.
-        let wide = self.data.get(start..start + 16).and_then(|b| <[u8; 16]>::try_from(b).ok());
-        let bytes = wide.unwrap_or_else(|| {
-            let mut bytes = [0; 16];
-            bytes[..head].copy_from_slice(&text[..head]);
-            bytes
-        });
-        let kept = u128::MAX.checked_shl(128 - 8 * head as u32).unwrap_or(0);
-        (u128::from_be_bytes(bytes) & kept) | text.len().min(INLINE + 1) as u128
+        key_of(self.data, self.offsets[row] as usize..self.offsets[row + 1] as usize)
     }
     fn order(&self, a: usize, b: usize) -> Ordering {
         if self.get(a).len() <= INLINE { Ordering::Equal } else { self.get(a).cmp(self.get(b)) }
@@ -277,6 +282,9 @@ fn encode<C: Column>(column: &C, control: &Control) -> Result<(Vec<u32>, Vec<u64
     if column.len() > u32::MAX as usize {
         return Err(Error::invalid(format!("{} rows exceed the {} that one table holds", column.len(), u32::MAX)));
     }
+    if let Some(found) = in_order(column, control)? {
+        return Ok(found);
+    }
     let mut order = zeros::<u16>(column.len())?;
     // Each row's hash, then its place in its shard, in the end its code. Shards write to rows scattered all over, each
     // to its own: a relaxed atomic store is a plain one.
@@ -301,6 +309,53 @@ fn encode<C: Column>(column: &C, control: &Control) -> Result<(Vec<u32>, Vec<u64
         Ok(())
     })?;
     Ok((collected(slots.into_iter().map(AtomicU32::into_inner))?, names))
+}
+
+/// The same of a column whose rows are in order already, as those of a sorted log; nothing where they are not.
+fn in_order<C: Column>(column: &C, control: &Control) -> Result<Option<(Vec<u32>, Vec<u64>)>> {
+    let order = |row: usize| column.key(row - 1).cmp(&column.key(row)).then_with(|| column.order(row - 1, row));
+    let falls = AtomicBool::new(false);
+    let starts = (0..column.len().div_ceil(BLOCK)).into_par_iter().map(|block| {
+        control.check()?;
+        let mut starts = Vec::new();
+        for row in block * BLOCK..column.len().min((block + 1) * BLOCK) {
+            match if row == 0 { Ordering::Less } else { order(row) } {
+                Ordering::Equal => {}
+                Ordering::Less => push(&mut starts, row as u64)?,
+                Ordering::Greater => falls.store(true, Relaxed),
+            }
+            if falls.load(Relaxed) {
+                break;
+            }
+        }
+        Ok(starts)
+    });
+    let starts = starts.collect::<Result<Vec<Vec<u64>>>>()?;
+    if falls.into_inner() {
+        return Ok(None);
+    }
+    let rows = joined(&starts)?;
+    code(rows.len())?;
+    let mut codes = zeros::<u32>(column.len())?;
+    let mut firsts = with_room(starts.len())?;
+    let mut n = 0;
+    for block in &starts {
+        firsts.push(n);
+        n += block.len();
+    }
+    codes.par_chunks_mut(BLOCK).zip(firsts.par_iter().zip(&starts)).enumerate().for_each(
+        |(i, (codes, (&n, starts)))| {
+            // What comes before the first new value of a block is the last value of an earlier one.
+            let mut from = 0;
+            for (value, &start) in (n as u32..).zip(starts) {
+                let to = start as usize - i * BLOCK;
+                codes[from..to].fill(value.wrapping_sub(1));
+                from = to;
+            }
+            codes[from..].fill(((n + starts.len()) as u32).wrapping_sub(1));
+        },
+    );
+    Ok(Some((codes, rows)))
 }
 
 impl Partition<'_> {
@@ -393,7 +448,7 @@ fn number<C: Column>(column: &C, shards: &[Shard<C::Key>], control: &Control) ->
 
 /// The hash table looks at the top and bottom bits of 64; give it all 32 in both places.
 #[inline(always)]
-fn spread(hash: u32) -> u64 {
+pub(crate) fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 

@@ -4,6 +4,7 @@ pub mod codes;
 pub(crate) mod components;
 pub mod control;
 pub(crate) mod course;
+pub mod csv;
 pub mod encode;
 pub(crate) mod gamma;
 pub mod links;

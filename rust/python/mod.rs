@@ -323,7 +323,7 @@ mod _core {
     #[pymodule_export]
     use super::audit::{low_rank_fit, low_rank_residuals};
     #[pymodule_export]
-    use super::base::encode::{canonical_integers, encode_integers, encode_strings};
+    use super::base::encode::{CsvReader, canonical_integers, encode_integers, encode_strings};
     #[pymodule_export]
     use super::base::num::winners;
     #[pymodule_export]

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import manyhands as mh
 from files import read_table
 from manyhands._base.write import write_table
+from manyhands.errors import DataWarning
 
 COLUMNS = {"task": ["b", "a", "b"], "worker": [10, 9, 9], "label": ["yes", "no", "yes"]}
 ROWS = [("a", 9, "no"), ("b", 9, "yes"), ("b", 10, "yes")]
@@ -76,6 +77,23 @@ def test_parquet_files(tmp_path, name, category):
     columns = {k: pa.array(v).dictionary_encode() if category else v for k, v in COLUMNS.items()}
     path = parquet(tmp_path / name, columns | {"other": [[1], [2], [3]]})
     assert rows_of(mh.read(path)) == ROWS
+
+
+@pytest.mark.parametrize("group", [700, 10_000])
+def test_dictionaries_of_parquet_files_are_joined(tmp_path, group):
+    """Row groups with unlike dictionaries, batches that share one, missing labels, and text that never repeats."""
+    n = 6_000
+    columns: dict[str, list[str | None]] = {
+        "task": [f"task {i // 3 * 7919 % n:05d}" for i in range(n)],
+        "worker": [f"w{i % 31 if i < n // 2 else i}" for i in range(n)],
+        "label": [None if i % 97 == 3 else "no" if i % 5 else "yes" for i in range(n)],
+    }
+    path = tmp_path / "log.parquet"
+    pq.write_table(pa.table(columns), path, row_group_size=group)
+    with pytest.warns(DataWarning, match="set aside"):
+        votes = mh.read(path)
+    with pytest.warns(DataWarning, match="set aside"):
+        assert votes == mh.Annotations.from_frame(columns)
 
 
 def test_a_folder_called_like_a_column_adds_none(tmp_path):

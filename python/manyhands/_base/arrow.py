@@ -112,6 +112,8 @@ def one_chunk(column: Any) -> pa.Array:
         return column
     if column.num_chunks == 1:
         return column.chunk(0)
+    if pa.types.is_dictionary(column.type) and (stacked := _stacked(column.chunks)) is not None:
+        return stacked
     if pa.types.is_dictionary(column.type):
         wide = pa.dictionary(pa.int32(), pa.large_string())
         chunks = [plain_dictionary(chunk, pa.int32()) for chunk in column.chunks]
@@ -120,6 +122,29 @@ def one_chunk(column: Any) -> pa.Array:
         column = plain_text(column)  # before joining: 32 bits may not address the text of all chunks
     joined = column.combine_chunks()
     return joined.chunk(0) if isinstance(joined, pa.ChunkedArray) else joined
+
+
+def _stacked(chunks: list[pa.DictionaryArray]) -> pa.DictionaryArray | None:
+    """Join dictionaries of text, one after the other without looking for equal values; None where that cannot be."""
+    import pyarrow as pa
+
+    if not chunks or not is_text(chunks[0].type.value_type) or any(chunk.null_count for chunk in chunks):
+        return None
+    kept: list[pa.Array] = []
+    size = 0
+    indices = np.empty(sum(map(len, chunks)), np.int32)
+    row = 0
+    for chunk in chunks:
+        # Batches of one row group often share its dictionary.
+        if not kept or not chunk.dictionary.equals(kept[-1]):
+            size += len(chunk.dictionary)
+            kept.append(chunk.dictionary)
+            if size > np.iinfo(np.int32).max:
+                return None
+        first = size - len(kept[-1])
+        np.add(to_numpy(chunk.indices), first, out=indices[row : row + len(chunk)], casting="unsafe")
+        row += len(chunk)
+    return pa.DictionaryArray.from_arrays(from_numpy(indices), pa.concat_arrays([*map(plain_text, kept)]))
 
 
 def plain_text(column: Any) -> Any:

@@ -361,10 +361,13 @@ class Source:
         """
         import pyarrow as pa
 
-        free = free_memory() if watched else None
-        stream = self.open()
+        return pa.PythonFile(self.open_watched() if watched else _Shared(self.open()), "r")
+
+    def open_watched(self) -> Any:
+        """Return the content as a stream that gives up before memory does, where it might not fit."""
+        free, stream = free_memory(), self.open()
         small = self._sniffed[1] is None and free is not None and 4 * stream.size() < free
-        return pa.PythonFile(_Shared(stream, watched=watched and not small), "r")
+        return _Shared(stream, watched=not small)
 
     @cached_property
     def _head(self) -> bytes:

@@ -14,6 +14,7 @@ from manyhands._base import arrow
 from manyhands._base.columns import Columns, Wanted, joined_ids
 from manyhands._base.frames import WELL_KNOWN, guessed, known_among, match_columns
 from manyhands._base.names import Column
+from manyhands._base.plain_csv import read_plain_csv
 from manyhands._base.sources import Source, reading
 from manyhands.errors import FileFormatError, MissingColumnError, argument
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 _ROWS = 1 << 18
 #: Roles of ids, which are encoded anyway.
 _CODED = ("task", "worker", "label")
+#: Most bytes per value of a column of codes and its dictionary.
+_CODE_BYTES = 8
 #: Rows that tell whether a column repeats itself.
 _LOOKED_AT = 1 << 16
 
@@ -158,9 +161,15 @@ def _read_roles(source: Source, names: Mapping[str, str], numbers: Iterable[str]
     """Read the column of each role, a batch of rows at a time; text that repeats itself is kept as codes."""
     import pyarrow as pa
 
+    if source.kind == "csv" and {*names} <= {*_CODED}:
+        with reading(source):
+            plain = read_plain_csv(source, column_names(source), list(names.values()))
+        if plain is not None:
+            return {role: pa.chunked_array([column]) for role, column in zip(names, plain, strict=True)}
     parts: dict[str, list[Any]] = {role: [] for role in names}
     repetitive: dict[str, bool] = {}
-    for batch in batches(source, list(names.values()), numbers, watched=True):
+    coded = [name for role, name in names.items() if role in _CODED]
+    for batch in batches(source, list(names.values()), numbers, watched=True, coded=coded):
         for role, name in names.items():
             column = batch.column(name)
             if repetitive.setdefault(role, role in _CODED and _repeats_itself(column)):
@@ -170,6 +179,24 @@ def _read_roles(source: Source, names: Mapping[str, str], numbers: Iterable[str]
         table = read_columns(source, list(names.values()), numbers)
         return {role: table.column(name) for role, name in names.items()}
     return {role: pa.chunked_array(columns) for role, columns in parts.items()}
+
+
+def _stored_as_codes(source: Source, columns: Iterable[str]) -> list[str]:
+    """Return those of the columns of a Parquet file whose values are almost all stored as codes of a dictionary."""
+    content, schema = source.parquet, source.parquet.schema.to_arrow_schema()
+    groups = [content.row_group(group) for group in range(content.num_row_groups)]
+    found = []
+    for name in columns:
+        if not arrow.is_text(schema.field(name).type):
+            continue
+        places = [i for i in range(content.num_columns) if content.schema.column(i).path == name]
+        parts = [group.column(place) for group in groups for place in places]
+        coded = len(places) == 1 and all(part.has_dictionary_page for part in parts)
+        # A dictionary that grew too large is followed by plain values, which take more room than codes.
+        size = sum(part.total_uncompressed_size for part in parts)
+        if coded and size <= _CODE_BYTES * sum(part.num_values for part in parts):
+            found.append(name)
+    return found
 
 
 def _repeats_itself(column: pa.Array) -> bool:
@@ -198,14 +225,23 @@ def read_columns(source: Source, columns: list[str], numbers: Iterable[str] = ()
 
 
 def batches(
-    source: Source, columns: list[str], numbers: Iterable[str] = (), *, watched: bool = False
+    source: Source,
+    columns: list[str],
+    numbers: Iterable[str] = (),
+    *,
+    watched: bool = False,
+    coded: Iterable[str] = (),
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what `read_columns` reads, a batch of rows at a time; `watched` by whoever keeps them, for memory."""
+    """Yield what `read_columns` reads, a batch of rows at a time.
+
+    `watched` by whoever keeps them, for memory; `coded` columns stay codes where a Parquet file stores them so.
+    """
     if source.kind == "parquet":
         import pyarrow.parquet
 
         with reading(source), source.open() as stream:
-            for batch in pyarrow.parquet.ParquetFile(stream).iter_batches(batch_size=_ROWS, columns=columns):
+            file = pyarrow.parquet.ParquetFile(stream, read_dictionary=_stored_as_codes(source, coded))
+            for batch in file.iter_batches(batch_size=_ROWS, columns=columns):
                 _check_text(source, batch, columns)
                 yield batch
         return

@@ -134,3 +134,20 @@ fn a_late_text_keeps_the_column_text() {
     let strs = Strings::new(&offsets, &data).unwrap();
     assert_eq!(canonical_integers(&strs, &Control::default()).unwrap(), None);
 }
+
+#[test]
+fn sorted_columns_have_the_codes_of_their_shuffled_rows() {
+    // Over several blocks, one of them within a single value.
+    let texts: Vec<String> =
+        (0..200_000_u32).map(|i| format!("{:06}", if i < 70_000 { i / 3 } else { 90_000 + i / 80_000 })).collect();
+    let (offsets, data) = column(&texts);
+    let sorted = strings(&Strings::new(&offsets, &data).unwrap(), &Control::default()).unwrap();
+    let reversed: Vec<String> = texts.iter().rev().cloned().collect();
+    let (offsets, data) = column(&reversed);
+    let mut other = strings(&Strings::new(&offsets, &data).unwrap(), &Control::default()).unwrap();
+    other.codes.reverse();
+    assert_eq!(sorted.codes, other.codes);
+    let names =
+        |rows: &[u64], texts: &[String]| rows.iter().map(|&row| texts[row as usize].clone()).collect::<Vec<_>>();
+    assert_eq!(names(&sorted.names, &texts), names(&other.names, &reversed));
+}

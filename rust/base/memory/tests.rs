@@ -13,6 +13,7 @@ use crate::audit::leave_one_out::leave_one_out_sums;
 use crate::audit::null_model::Beliefs;
 use crate::audit::reputation;
 use crate::base::control::Control;
+use crate::base::csv;
 use crate::base::encode;
 use crate::base::links::Log;
 use crate::base::num;
@@ -134,6 +135,12 @@ fn encoding_survives_a_refused_allocation() {
     let (offsets, data) = ([0, 1, 3, 4, 5], b"7127\x38");
     let text = encode::Strings::new(&offsets, data).unwrap();
     assert_refused("text", |control| encode::strings(&text, control).map(|found| found.codes));
+    let rows = b"a,b,c\nd,\"e\"\"\",f\nd,b,\"\"\"\"\n";
+    assert_refused("CSV", |control| {
+        let mut reader = csv::Reader::new(b',', 3, &[0, 1, 2], false)?;
+        reader.read(rows, true, control)?;
+        reader.finish(control)
+    });
     assert_refused("integers as text", |control| encode::canonical_integers(&text, control));
 }
 
