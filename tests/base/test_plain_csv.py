@@ -40,7 +40,7 @@ def plain(path: Path, columns: list[str]) -> list[list[str | None]] | None:
 
 @given(
     st.lists(st.tuples(fields, fields, fields.map("x{}".format)), max_size=30),
-    st.sampled_from(["", ",\"\n\r"]),
+    st.sampled_from(["", ',"\n\r']),
     st.sampled_from(["\n", "\r\n"]),
     st.integers(8, 60),
 )
