@@ -148,8 +148,8 @@ def in_child(script: str, spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def watch(command: Sequence[str]) -> dict[str, float]:
-    """Run a command and return its wall seconds and peak resident bytes (read while it runs)."""
-    start = time.perf_counter()
+    """Run a command; return its wall and processor seconds, and peak resident bytes (read while it runs)."""
+    start, before = time.perf_counter(), _children()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     top = 0
     while process.poll() is None:
@@ -159,7 +159,13 @@ def watch(command: Sequence[str]) -> dict[str, float]:
     seconds = time.perf_counter() - start
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} failed: {process.stderr.read().strip()}")
-    return {"seconds": seconds, "peak": top}
+    return {"seconds": seconds, "processor": _children() - before, "peak": top}
+
+
+def _children() -> float:
+    """Return the processor seconds of all children that have ended."""
+    spent = os.times()
+    return spent.children_user + spent.children_system
 
 
 # Reports ---------------------------------------------------------------------------------------------

@@ -36,7 +36,6 @@ from manyhands.boxes.table import Boxes
 from manyhands.categorical import GLAD, MACE, BayesianDawidSkene, Consensus, DawidSkene, MajorityVote, posterior
 from manyhands.categorical.table import Annotations
 from manyhands.clustering.table import Similarities
-from manyhands.io.read import read
 from manyhands.masks.table import Masks
 from manyhands.multilabel.table import MultiLabels
 from manyhands.numeric.table import Ratings
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from manyhands import learn as learn
     from manyhands import plots as plots
     from manyhands.collect.guarantee import promise as promise
+    from manyhands.io.read import read as read
 
     __version__: str
 
@@ -107,7 +107,7 @@ __all__ = [
 # would take a tenth of the time of importing all the rest.
 _LAZY = ("audit", "collect", "defer", "fairness", "learn", "plots")
 #: Functions of such packages, and where they are.
-_FROM = {"promise": "manyhands.collect.guarantee"}
+_FROM = {"promise": "manyhands.collect.guarantee", "read": "manyhands.io.read"}
 
 
 def __getattr__(name: str) -> Any:

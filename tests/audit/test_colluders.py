@@ -8,7 +8,7 @@ import pytest
 import manyhands as mh
 from manyhands import _core
 from manyhands.audit._clusters import upper
-from manyhands.audit.colluders import _Search
+from manyhands.audit.colluders import _merge_classes, _Search
 from oracles import audit, em
 
 
@@ -61,6 +61,40 @@ def test_a_group_that_is_begun_wrong_comes_right():
     search, begun = _Search.of(votes, "covariance", None, 0), who.copy()
     begun[[np.flatnonzero(who)[0], *np.flatnonzero(~who)[:2]]] = [False, True, True]
     assert search._explain(begun, search._empty_group()).group.tolist() == who.tolist()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.4])
+@pytest.mark.parametrize("k", [8, 30])
+def test_colluders_are_found_where_classes_are_merged(k, share):
+    votes, _, who, _ = plot(share, n_tasks=1000, n_workers=40, k=k, per_task=10)
+    found = mh.audit.colluders(votes)
+    assert found.found.tolist() == who.tolist()
+    assert any(f"merged {k} classes into 5" in remark for remark in found.remarks)
+
+
+def test_classes_are_kept_apart_where_that_is_asked_for():
+    votes, _, who, _ = plot(0.2, k=7)
+    found = mh.audit.colluders(votes, max_classes=None)
+    assert found.found.tolist() == who.tolist()
+    assert not any("merged" in remark for remark in found.remarks)
+    assert _Search.of(_merge_classes(votes, 7), "covariance", None, 0).rank == 6
+    with pytest.raises(mh.errors.ParameterError):
+        mh.audit.colluders(votes, max_classes=1)
+
+
+def test_merged_classes_have_about_equally_many_answers():
+    """Rare labels, abstentions and all: the most common label is alone, and no answer but abstentions is lost."""
+    rng = np.random.default_rng(0)
+    labels = rng.choice(9, 4000, p=[0.4, 0.2, 0.2, 0.1, 0.06, 0.02, 0.01, 0.005, 0.005])
+    names = [*"abcdefgh", "?"]
+    votes = mh.Annotations.from_arrays(
+        np.repeat(np.arange(800), 5), np.tile(np.arange(5), 800), [names[i] for i in labels], abstain="?"
+    )
+    merged = _merge_classes(votes, 4)
+    counts = merged.table.label_counts()
+    alone, rest = np.sort(np.bincount(labels, minlength=9)[:3])[::-1], np.bincount(labels, minlength=9)[3:8].sum()
+    assert sorted(counts.tolist()) == sorted([*alone.tolist(), int(rest)])
+    assert (merged.n_tasks, merged.n_workers, merged.n_classes, merged.n_labels) == (800, 5, 4, 4)
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.6])

@@ -1,7 +1,5 @@
 """The whole audit: the same as its parts one by one, on one fit."""
 
-import importlib
-
 import numpy as np
 import pytest
 
@@ -84,22 +82,14 @@ def test_logs_without_a_pair_of_workers_are_audited(log, tmp_path):
     mh.MajorityVote().fit(votes).report(tmp_path / "report.html")
 
 
-def test_a_slow_search_for_colluders_is_left_out_unless_asked_for(monkeypatch, tmp_path, capsys):
+def test_many_classes_are_merged_in_the_search_for_colluders_and_that_is_reported(tmp_path, capsys):
     from manyhands._base.write import write_table
     from manyhands.cli import main
 
-    votes = log()[0]
-    monkeypatch.setattr(importlib.import_module("manyhands.audit.colluders"), "MOST_STEPS", 10)
-    found = mh.audit.review(votes)
-    assert not found.colluders.searched
-    assert "not searched for" in repr(found)
-    assert any("colluders=True" in remark for remark in found.remarks)
-    assert mh.audit.review(votes, colluders=True).colluders.searched
-    assert mh.audit.colluders(votes).searched
+    votes = mh.simulate(300, 20, 7, labels_per_task=6, seed=1).log
+    merged = "merged 7 classes into 5"
+    assert any(merged in remark for remark in mh.audit.review(votes).remarks)
     write_table(votes.to_frame(), tmp_path / "log.csv")
     assert main(["audit", str(tmp_path / "log.csv")]) == 0
-    assert "--colluders" in capsys.readouterr().out
-    assert main(["audit", str(tmp_path / "log.csv"), "--colluders"]) == 0
-    assert "not searched for" not in capsys.readouterr().out
-    mh.MajorityVote().fit(votes).report(tmp_path / "report.html")
-    assert "not searched for" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert merged in " ".join(capsys.readouterr().out.split())
+    assert not any("merged" in remark for remark in mh.audit.review(log()[0]).remarks)

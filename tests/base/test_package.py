@@ -48,7 +48,7 @@ def test_compiled_tables_are_made_where_their_size_is_checked():
         path.stem
         for path in package.rglob("*.py")
         # A shard is made of bytes that are there already.
-        if re.search(r"_core\.(?!Shard\b)[A-Z]\w*\(", path.read_text(encoding="utf-8"))
+        if re.search(r"_core\.(?!(Shard|CsvReader)\b)[A-Z]\w*\(", path.read_text(encoding="utf-8"))
     }
     assert makers == {"data_checks", "rankings_table", "table", "task_table"}
 

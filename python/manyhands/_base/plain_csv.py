@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,6 +49,8 @@ def read_plain_csv(source: Source, names: Sequence[str], columns: Sequence[str])
 
 def _read_blocks(source: Source, reader: _core.CsvReader) -> Iterator[bool]:
     """Read a file block by block, the next one meanwhile; yields whether each is plain."""
+    from concurrent.futures import ThreadPoolExecutor  # slow to import
+
     with source.open_watched() as stream, ThreadPoolExecutor(1) as ahead:
         block = stream.read(_BLOCK).removeprefix(codecs.BOM_UTF8)
         if block[:1] in (b"\n", b"\r"):  # before the header

@@ -16,10 +16,8 @@ Codes = npt.NDArray[np.uint32]
 
 #: Most bytes for the blocks of all pairs; with many classes, workers keep fewer partners.
 _MOST_BYTES = 1 << 30
-#: Least and largest number of partners per worker, and the number of pairs aimed at in between.
-_PARTNERS, _PAIRS = (32, 256), 1 << 19
-#: Most multiplications per sweep for a quick search: those of the most pairs and four classes.
-MOST_STEPS = _PAIRS * 4**2 * 3
+#: Least and largest number of partners per worker; between them, as many pairs as annotations, within limits.
+_PARTNERS, _PAIRS = (32, 256), (1 << 16, 1 << 19)
 #: Sweeps over the workers, and the change below which factors have converged.
 _SWEEPS, _TOLERANCE = 200, 1e-5
 #: Scale of the random initial factors: small enough that the first sweeps are steps of a power iteration.
@@ -33,10 +31,11 @@ def check_partners(max_partners: int | None) -> None:
 
 
 def _partners(votes: Annotations, max_partners: int | None) -> int:
-    """Return the number of partners per worker: as requested, or for about `_PAIRS` pairs, if memory allows."""
+    """Return the number of partners per worker: as requested, or for a pair per annotation, if memory allows."""
     k, m = votes.n_classes, votes.n_workers
     if max_partners is None:
-        max_partners = min(max(_PAIRS // m, _PARTNERS[0]), _PARTNERS[1])
+        n_pairs = min(max(votes.n_annotations, _PAIRS[0]), _PAIRS[1])
+        max_partners = min(max(n_pairs // m, _PARTNERS[0]), _PARTNERS[1])
     return max(1, min(max_partners, _MOST_BYTES // (8 * k * k * m)))
 
 
@@ -68,13 +67,6 @@ class Covariances:
         joint /= overlap[:, None, None]
         joint -= shares[pairs[:, 0], :, None] * shares[pairs[:, 1], None, :]
         return cls(m, shares, pairs, overlap, joint)
-
-    @staticmethod
-    def steps(votes: Annotations) -> int:
-        """Return the multiplications of one sweep over the pairs of a log."""
-        partners = _partners(votes, None)
-        pairs = votes.table.moments_pairs(min_overlap=2.0, max_partners=partners, joint=False)[0]
-        return len(pairs) * votes.n_classes**2 * max(votes.n_classes - 1, 1)
 
     @property
     def partnered(self) -> npt.NDArray[np.bool_]:

@@ -13,7 +13,7 @@ from manyhands._base.checks import check_between, check_choice, check_number, co
 from manyhands._base.estimator import Array
 from manyhands._base.names import Names, sequence
 from manyhands.audit._clusters import upper
-from manyhands.audit._covariance import MOST_STEPS, Covariances, check_partners
+from manyhands.audit._covariance import Covariances, check_partners
 from manyhands.audit._crowd import as_crowd
 from manyhands.audit._reputation import PENALTIES, by_reputation
 from manyhands.audit.result import Finding
@@ -59,8 +59,6 @@ class Collusion(Finding):
     #: All tasks of the table, and which of them were attacked, (n_tasks,).
     task_names: Names | None = None
     attacked: npt.NDArray[np.bool_] | None = None
-    #: Whether colluders were searched for at all; see :func:`manyhands.audit.review`.
-    searched: bool = True
 
     @property
     def tasks(self) -> npt.NDArray[Any]:
@@ -77,6 +75,7 @@ def colluders(
     method: str = "covariance",
     penalty: str = "soft",
     improbable: float = 0.05,
+    max_classes: int | None = 5,
     max_partners: int | None = None,
     seed: int = 0,
 ) -> Collusion:
@@ -105,8 +104,12 @@ def colluders(
     improbable : float, default 0.05
         A task is attacked if two or more colluders, and at least half of those on the task, agree on a label with at
         most this probability under the other workers' answers.
+    max_classes : int, default 5
+        With more classes than this, the search merges them into this many groups of about equally many answers, since
+        its cost grows with the cube of their number. None keeps all classes. ``"reputation"`` always does.
     max_partners : int, optional
-        Partners per worker, those with most common tasks. By default 256, fewer above 2,000 workers, and at least 32.
+        Partners per worker, those with most common tasks. By default 256, fewer where that makes more pairs than
+        annotations or more than 500,000, and at least 32.
     seed : int, default 0
         Seed of the initial factors.
 
@@ -119,10 +122,10 @@ def colluders(
 
     Notes
     -----
-    Time: O(Σ n²) once, over tasks with n annotations, and O(pairs · K³) for each of about a hundred sweeps. Memory: 8
-    K² bytes per pair, at most 1 GB. ``"reputation"`` takes O(annotations) with soft penalties; with hard ones, that for
-    each phase of a search for shortest augmenting paths: some tens in practice, and at most √workers per halving of the
-    largest load; memory 8 bytes per annotation and 16 per answer.
+    Time: O(Σ n²) once, over tasks with n annotations, and O(pairs · K³) for each of about a hundred sweeps, where K
+    is `max_classes` at most. Memory: 8 K² bytes per pair, at most 1 GB. ``"reputation"`` takes O(annotations) with
+    soft penalties; with hard ones, that for each phase of a search for shortest augmenting paths: some tens in
+    practice, and at most √workers per halving of the largest load; memory 8 bytes per annotation and 16 per answer.
 
     To use the result, count the group as one worker, ``GroupDawidSkene([finding.workers]).fit(votes)``: workers who are
     nearly always wrong are informative too, above all with two classes. Or leave them out:
@@ -161,6 +164,8 @@ def colluders(
     check_choice("method", method, ("covariance", "agreement", "reputation"))
     check_choice("penalty", penalty, PENALTIES)
     check_between("improbable", improbable, such_as=0.05)
+    if max_classes is not None:
+        check_number("max_classes", max_classes, least=2, whole=True)
     check_partners(max_partners)
     check_number("seed", seed, least=0, whole=True)
     table = as_crowd(votes).votes
@@ -171,23 +176,33 @@ def colluders(
     if method == "reputation":
         flagged, evidence, remarks = by_reputation(table, exempt, penalty)
     else:
-        flagged, evidence, remarks = _Search.of(table, method, max_partners, seed).run(exempt)
+        search = _Search.of(_merge_classes(table, max_classes), method, max_partners, seed)
+        flagged, evidence, remarks = search.run(exempt)
+        if max_classes is not None and table.n_classes > max_classes:
+            warning = (
+                f"The search for colluders merged {table.n_classes:,} classes into {max_classes} groups; "
+                f"{argument('max_classes', None)} keeps them apart, at the cost of their number cubed."
+            )
+            remarks = (*remarks, warning)
     collusion = _collusion(table, flagged, {"n_answers": table.labels_per_worker, **evidence}, remarks, improbable)
     return collusion if method == "reputation" or _attacks(table, collusion) else _harmless(collusion)
 
 
-def unless_slow(votes: Annotations) -> Collusion:
-    """Search for colluders if that is quick; otherwise return a finding with a warning that it was skipped."""
-    steps = Covariances.steps(votes)
-    if steps <= MOST_STEPS:
-        return colluders(votes)
-    warning = (
-        f"Colluders were not searched for: with {counted(votes.n_workers, 'worker')} and {votes.n_classes:,} classes "
-        f"that may take minutes. Search with {argument('colluders', True)}, or merge classes that few answers have."
-    )
-    none = np.zeros(votes.n_workers, np.bool_)
-    skipped = _collusion(votes, none, {"n_answers": votes.labels_per_worker}, (warning,), improbable=0.0)
-    return replace(skipped, searched=False)
+def _merge_classes(votes: Annotations, most: int | None) -> Annotations:
+    """Merge classes into at most this many groups of about equally many answers.
+
+    Answers that are independent given the class stay so when they are merged, and colluders still agree.
+    """
+    if most is None or votes.n_classes <= most:
+        return votes
+    table = votes.without_abstentions().table
+    counts = table.label_counts()
+    groups, totals = np.zeros(votes.n_classes, np.uint16), np.zeros(most, np.int64)
+    for label in np.argsort(-counts.astype(np.int64), kind="stable").tolist():
+        groups[label] = totals.argmin()
+        totals[groups[label]] += counts[label]
+    names = Names(np.arange(most))
+    return Annotations(table.recoded(groups, most, most), votes._tasks, votes._workers, names)
 
 
 def _attacks(votes: Annotations, collusion: Collusion) -> bool:

@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from manyhands._base import arrow
 from manyhands.audit._crowd import Crowd
-from manyhands.audit.colluders import Collusion, unless_slow
-from manyhands.audit.colluders import colluders as search_colluders
+from manyhands.audit.colluders import Collusion, colluders
 from manyhands.audit.copies import Copies, copies
 from manyhands.audit.dependence import Dependence, dependence
 from manyhands.audit.drift import drift
@@ -99,15 +98,14 @@ class Review:
         return arrow.table(columns)
 
     def __repr__(self) -> str:
-        colluders = f"{len(self.colluders):,} colluders" if self.colluders.searched else "colluders not searched for"
         summary = (
-            f"{len(self.spammers):,} spammers, {colluders}, {len(self.copies):,} pairs of "
+            f"{len(self.spammers):,} spammers, {len(self.colluders):,} colluders, {len(self.copies):,} pairs of "
             f"copies, {len(self.groups):,} groups"
         )
         return f"<Review of {len(self.worth.names):,} workers: {summary}>"
 
 
-def review(votes: Any, *, order: Any = None, colluders: bool = False, stages: Stages | None = None) -> Review:
+def review(votes: Any, *, order: Any = None, stages: Stages | None = None) -> Review:
     """Audit the whole crowd: information, spammers, colluders, copies, factions and drift.
 
     Use it before trusting a log. Every part is also a function with settings of its own: :func:`worth`,
@@ -119,9 +117,6 @@ def review(votes: Any, *, order: Any = None, colluders: bool = False, stages: St
         The annotations, or a frame with well-known column names.
     order : array, optional
         When annotations were made, as numbers aligned with ``votes.to_frame()``. Without it, drift is not tested.
-    colluders : bool, default False
-        Whether to search for colluders where the search takes minutes, with many classes and workers. By default it is
-        skipped there, with a warning, and ``.colluders.searched`` is False.
     stages : callable, optional
         Called with the name of each part before it begins. It must return a context manager, which is entered during
         the part and yields a function of (steps, objective) or None.
@@ -158,7 +153,7 @@ def review(votes: Any, *, order: Any = None, colluders: bool = False, stages: St
     with at("spammers"):
         spamming = spammers(crowd)
     with at("colluders"):
-        colluding = search_colluders(votes) if colluders else unless_slow(votes)
+        colluding = colluders(votes)
     with at("copies") as progress:
         copying = copies(crowd, progress=progress or False)
     with at("groups") as progress:

@@ -51,11 +51,6 @@ def add(commands: Commands) -> None:
     order.add_argument(
         "--order", metavar="COLUMN", help="column of when answers were given (numbers, dates, times): looks for drift"
     )
-    parser.add_argument_group("the search").add_argument(
-        "--colluders",
-        action="store_true",
-        help="search for colluders even where many classes and workers make that take minutes",
-    )
     parser.add_argument_group("output").add_argument(
         "-o",
         "--output",
@@ -75,7 +70,7 @@ def run(args: Namespace) -> None:
             votes, order = _read(args)
         from manyhands import audit
 
-        found = audit.review(votes, order=order, colluders=args.colluders, stages=stages.stage)
+        found = audit.review(votes, order=order, stages=stages.stage)
         if args.output not in (None, STDOUT):
             with stages.stage("writing"):
                 write(found.frame(), args.output)
@@ -118,7 +113,7 @@ def _page(found: Review) -> dict[str, str]:
         f"{value.bits_per_task:.2f} bits a task, of which {value.entropy:.2f} are needed",
         "errors": told if depends.cannot_tell else f"{told} (probability of any: {depends.probability:.0%})",
         "spammers": _who(found.spammers),
-        "colluders": _who(found.colluders) if found.colluders.searched else "not searched for; see below",
+        "colluders": _who(found.colluders),
         "copies": number(len(found.copies), "pair") if len(found.copies) else "none found",
         "camps": f"{number(len(found.groups), 'group')} of {camps} workers" if len(found.groups) else "none found",
         "drift": "not looked for; name the column of times with --order" if found.drift is None else _who(found.drift),
@@ -157,7 +152,6 @@ def _content(args: Namespace, found: Review) -> dict[str, Any]:
         "carrying": found.n_carrying,
         "dependence": vars(found.dependence),
         **{name: None if part is None else part.workers.tolist() for name, part in parts.items()},
-        "colluders_searched": found.colluders.searched,
         "attacked_tasks": found.colluders.tasks.tolist(),
         "copies": found.copies.frame().to_pylist(),
         "groups": found.groups.groups,

@@ -465,9 +465,7 @@ def _findings(audited: Review) -> list[tuple[str, list[Part]]]:
         ),
         (
             "Colluders",
-            named(f"{counted(len(colluders), 'worker')} who vote together against the rest", colluders.workers)
-            if colluders.searched
-            else [("not searched for: slow with this many classes and workers (manyhands audit --colluders)", None)],
+            named(f"{counted(len(colluders), 'worker')} who vote together against the rest", colluders.workers),
         ),
         (
             "Groups",
