@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["Log", "open_log", "preannotate", "read"]
 
 # Imported when asked for: the readers of all platforms would take a tenth of the time of `import manyhands`.
-_FROM = {name: "manyhands.io.read" for name in __all__} | {"preannotate": "manyhands.io.exports.preannotations"}
+_FROM = dict.fromkeys(__all__, "manyhands.io.read") | {"preannotate": "manyhands.io.exports.preannotations"}
 
 
 def __getattr__(name: str) -> Any:
