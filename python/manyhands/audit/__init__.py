@@ -8,6 +8,7 @@ from manyhands.audit.colluders import Collusion, colluders
 from manyhands.audit.copies import Copies, copies
 from manyhands.audit.dependence import Dependence, dependence
 from manyhands.audit.drift import drift
+from manyhands.audit.effective import EffectiveNumber
 from manyhands.audit.groups import Groups, groups
 from manyhands.audit.result import Finding
 from manyhands.audit.review import Review, review
@@ -18,6 +19,7 @@ __all__ = [
     "Collusion",
     "Copies",
     "Dependence",
+    "EffectiveNumber",
     "Finding",
     "Groups",
     "Review",

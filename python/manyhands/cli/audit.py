@@ -111,6 +111,7 @@ def _page(found: Review) -> dict[str, str]:
     return {
         "worth": f"{found.n_carrying:,} of {number(len(value.names), 'worker')} give 95 % of what the log tells: "
         f"{value.bits_per_task:.2f} bits a task, of which {value.entropy:.2f} are needed",
+        "effective": _effective(found),
         "errors": told if depends.cannot_tell else f"{told} (probability of any: {depends.probability:.0%})",
         "spammers": _who(found.spammers),
         "colluders": _who(found.colluders),
@@ -150,7 +151,7 @@ def _content(args: Namespace, found: Review) -> dict[str, Any]:
         "bits_per_task": found.worth.bits_per_task,
         "bits_needed": found.worth.entropy,
         "carrying": found.n_carrying,
-        "dependence": vars(found.dependence),
+        "dependence": _dependence(found),
         **{name: None if part is None else part.workers.tolist() for name, part in parts.items()},
         "attacked_tasks": found.colluders.tasks.tolist(),
         "copies": found.copies.frame().to_pylist(),
@@ -158,3 +159,19 @@ def _content(args: Namespace, found: Review) -> dict[str, Any]:
         "without": vars(found.change),
         "remarks": list(found.remarks),
     }
+
+
+def _effective(found: Review) -> str:
+    """State how many independent annotators the answers to a task are worth."""
+    effective = found.dependence.effective_annotators
+    return (
+        f"at most {effective.estimate:.1f} of {effective.n:.3g} annotators per task are independent (95 % bound "
+        f"{effective.high:.1f}; known answers would measure it)"
+    )
+
+
+def _dependence(found: Review) -> dict[str, Any]:
+    """The dependence of errors as plain data."""
+    part = found.dependence
+    names = ("correlation", "error", "probability", "cannot_tell", "remarks")
+    return {name: getattr(part, name) for name in names} | {"effective_annotators": vars(part.effective_annotators)}
