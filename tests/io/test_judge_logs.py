@@ -71,6 +71,19 @@ LABELS: dict[str, tuple[str, dict[str, Any], dict[tuple[str, Any], int]]] = {
             ("mockllm/judge-c", "I"): 2,
         },
     ),
+    "inspect, panel": (
+        "inspect_panel.eval",
+        {},
+        {
+            ("mockllm/judge-a", "C"): 3,
+            ("mockllm/judge-a", "I"): 3,
+            ("mockllm/judge-b", "C"): 2,
+            ("mockllm/judge-b", "I"): 3,
+            ("mockllm/judge-b", None): 1,
+            ("mockllm/judge-c", "C"): 4,
+            ("mockllm/judge-c", "I"): 2,
+        },
+    ),
     "otel": (
         "otel.jsonl",
         {},
@@ -185,6 +198,27 @@ def test_outputs_of_two_systems_and_epochs_share_their_item() -> None:
     assert {row["failure"] for row in failed} == {"grader_failed"}
     assert {row["family"] for row in failed} == {"mockllm"}
     assert {row["length"] for row in rows} <= {1, 2}
+
+
+def test_the_votes_of_a_panel_are_its_judges(tmp_path: Path) -> None:
+    rows = verdicts("inspect_panel.eval")
+    assert [(row["task"], row["worker"], row["failure"]) for row in rows if row["failure"]] == [
+        ("q4", "mockllm/judge-b", "grader_failed")
+    ]
+    assert {row["family"] for row in rows} == {"mockllm"}
+    log = json.loads((LOGS / "inspect_system-1.json").read_text())
+    for place, sample in enumerate(log["samples"]):
+        panel = {"votes": ["C", None if place else "I"], "size": 2, "failures": []}
+        sample["scores"] = {"jury": {"value": "C", "metadata": {"panel": panel}}}
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    rows = open_log(tmp_path / "log.json").verdicts().to_pylist()
+    assert counted(rows, "worker", "label") == Counter(
+        {("jury [1]", "C"): 6, ("jury [2]", "I"): 1, ("jury [2]", None): 5}
+    )
+    log["samples"][0]["scores"] = {"jury": {"value": ["C", "I"]}}
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    with pytest.warns(DataWarning, match="1 scores that are lists"):
+        assert mh.read(tmp_path / "log.json").n_tasks == 5
 
 
 def test_evaluated_models_can_be_the_judges() -> None:

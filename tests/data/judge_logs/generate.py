@@ -23,7 +23,7 @@ def _truth(item: int) -> bool:
 
 
 def inspect() -> None:
-    """Two systems and two epochs judged by three models, and once by matching, as .eval and as JSON."""
+    """Two systems and two epochs judged by three models, and once by matching; then three models as one panel."""
     from inspect_ai import Epochs, Task, eval
     from inspect_ai.dataset import Sample
     from inspect_ai.model import ModelOutput, ModelUsage, get_model
@@ -70,6 +70,26 @@ def inspect() -> None:
             if log.status != "success":
                 sys.exit(f"{log.error.message[:500]}")
             (HERE / f"inspect_{system}.{form}").write_bytes(Path(log.location).read_bytes())
+
+    task = Task(
+        name="squares",
+        dataset=[Sample(id=f"q{i}", input=f"What is number {i} squared?", target=str(i * i)) for i in range(ITEMS)],
+        solver=generate(),
+        scorer=model_graded_qa(model=[said(name, seed) for seed, name in enumerate(JUDGES)]),
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        (log,) = eval(
+            task,
+            model=said("system-1", 7, system=True),
+            log_dir=folder,
+            log_format="eval",
+            display="none",
+            max_samples=1,
+            max_connections=1,
+        )
+        if log.status != "success":
+            sys.exit(f"{log.error.message[:500]}")
+        (HERE / "inspect_panel.eval").write_bytes(Path(log.location).read_bytes())
 
 
 def lm_eval() -> None:

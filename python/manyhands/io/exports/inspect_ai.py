@@ -67,29 +67,77 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
             "length": length_of(output),
         }
         for scorer, score in scores.items():
+            members = _panel(file, scorer, score)
+            if members is None and isinstance(score, Mapping) and isinstance(score.get("value"), list):
+                yield Dropped("scores that are lists without the votes of a panel")
+                continue
             grader = graders.get(scorer)
-            name = scorer if grader is None else grader
-            worker = file.annotator(f"{name} ({file.worker})" if scorer in again else name)
-            fields: Mapping[str, Any] = score if isinstance(score, Mapping) else {"value": score}
-            value = fields.get("value")
-            for question, part in value.items() if isinstance(value, Mapping) else [("score", value)]:
-                missing = part is None or part != part
-                found.append(
-                    verdict(
-                        str(question),
-                        task,
-                        worker,
-                        part,
-                        failure=(fields.get("reason") or "no grade") if missing else None,
-                        explanation=fields.get("explanation"),
-                        family=None if grader is None else family_of(grader),
-                        annotator_kind=None if grader is None else "model",
-                        **about,
-                    )
-                )
+            one = [(grader, scorer if grader is None else grader, score)]
+            for model_of, name, part in one if members is None else members:
+                worker = file.annotator(f"{name} ({file.worker})" if scorer in again else name)
+                found.extend(_verdicts(task, worker, model_of, part, about))
     yield from one_kind_each(found)
     if unscored:
         yield Dropped("samples without a score", unscored)
+
+
+def _verdicts(task: Any, worker: Any, grader: str | None, score: Any, about: Mapping[str, Any]) -> Iterator[Answer]:
+    """Yield what a score says: one verdict, or one for each key of an object."""
+    fields: Mapping[str, Any] = score if isinstance(score, Mapping) else {"value": score}
+    value = fields.get("value")
+    for question, part in value.items() if isinstance(value, Mapping) else [("score", value)]:
+        missing = part is None or part != part
+        yield verdict(
+            str(question),
+            task,
+            worker,
+            part,
+            failure=(fields.get("reason") or "no grade") if missing else None,
+            explanation=fields.get("explanation"),
+            family=None if grader is None else family_of(grader),
+            annotator_kind=None if grader is None else "model",
+            **about,
+        )
+
+
+def _panel(file: ExportFile, scorer: str, score: Any) -> list[tuple[str | None, str, Mapping[str, Any]]] | None:
+    """The votes behind a score that a panel gave, each with its model and its name; None for another score.
+
+    The reducer ``majority`` and that of this library keep votes and failures in ``metadata.panel``. Models are named
+    there, or where the scorer was made.
+    """
+    metadata = score.get("metadata") if isinstance(score, Mapping) else None
+    panel = metadata.get("panel") if isinstance(metadata, Mapping) else None
+    votes = panel.get("votes") if isinstance(panel, Mapping) else None
+    if not isinstance(panel, Mapping) or not isinstance(votes, list):
+        return None
+    failures = {one["index"]: one for one in panel.get("failures") or []}
+    models = _models_of(file.rows[0], scorer)
+    models = models if len(models) == len(votes) == len(set(models)) else [None] * len(votes)
+    names = panel.get("judges")
+    if not isinstance(names, list) or len(names) != len(votes):
+        names = [model or f"{scorer} [{place}]" for place, model in enumerate(models, 1)]
+    return [
+        (
+            model,
+            str(name),
+            {"value": vote} | {key: failures.get(place, {}).get(key) for key in ("reason", "explanation")},
+        )
+        for place, (model, name, vote) in enumerate(zip(models, names, votes, strict=True))
+    ]
+
+
+def _models_of(log: Mapping[str, Any], scorer: str) -> list[Any]:
+    """The models that a scorer was made with; scorers of one name are numbered in the scores of samples."""
+    counts: Counter[str] = Counter()
+    for made in log["eval"].get("scorers") or []:
+        name = str(made.get("name"))
+        called = name if not counts[name] else f"{name}{counts[name]}"
+        counts[name] += 1
+        models = (made.get("options") or {}).get("model")
+        if called == scorer and isinstance(models, list):
+            return [one.get("model") if isinstance(one, Mapping) else one for one in models]
+    return []
 
 
 def answers_of_models(files: Sequence[ExportFile]) -> Iterator[Part]:
@@ -118,6 +166,8 @@ def _graders(samples: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     for sample in samples:
         for scorer, score in (sample.get("scores") or {}).items():
             metadata = score.get("metadata") if isinstance(score, Mapping) else None
+            if isinstance(metadata, Mapping) and "panel" in metadata:
+                continue  # of several models, only the first is there
             grading = metadata.get("grading") if isinstance(metadata, Mapping) else None
             for message in grading if isinstance(grading, list) else []:
                 if isinstance(message, Mapping) and message.get("role") == "assistant":
