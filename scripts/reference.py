@@ -25,8 +25,9 @@ from unittest import mock
 import manyhands
 from manyhands import cli
 
-#: Packages whose modules nobody need import: the command line has a page of its own, and the root offers the tables.
-NOT_IMPORTED = ("manyhands.cli", "manyhands.table")
+#: Modules without a page: the command line has one of its own, the root offers the tables, and the extension of Inspect
+#: (docs/judge-logs.md) needs Inspect.
+NOT_IMPORTED = ("manyhands.cli", "manyhands.table", "manyhands.compat.inspect_ai")
 #: What the pages are called, where that of the package would say little.
 TITLES = {"manyhands": "Tables, reading and the default", "manyhands.compat.crowdkit": "Twins of crowd-kit"}
 

@@ -39,17 +39,17 @@ def scores(*values: Any) -> list[Any]:
 
 
 def crowd(n_samples: int, n_judges: int, *, copies: int = 0, accuracy: float = 0.8, seed: int = 0) -> list[Any]:
-    """Samples with the votes of judges, of whom the first repeat one another."""
+    """Samples with the votes of judges, the first of which repeat each other."""
     draw = random.Random(seed)
-    found = []
+    samples = []
     for place in range(n_samples):
         truth = draw.choice("CI")
         other = "I" if truth == "C" else "C"
         shared = truth if draw.random() < accuracy else other
         votes = [shared if j < copies else truth if draw.random() < accuracy else other for j in range(n_judges)]
         fused = extension.fuse()(scores(*votes))
-        found.append(SampleScore(score=fused, sample_id=place, sample_metadata={"human": truth}))
-    return found
+        samples.append(SampleScore(score=fused, sample_id=place, sample_metadata={"human": truth}))
+    return samples
 
 
 def test_votes_are_fused_and_kept() -> None:
@@ -85,8 +85,8 @@ def test_a_fitted_panel_weighs_its_judges(tmp_path: Path) -> None:
     fused = reduce(scores("C", "I", "I"))
     assert fused.value == "C"
     votes = mh.Annotations.from_arrays([0, 0, 0], ["good", "poor", "worse"], ["C", "I", "I"])
-    wanted = dict(zip(model.classes_.tolist(), model.predict_proba(votes)[0].tolist(), strict=True))
-    assert fused.metadata["panel"]["confidence"] == pytest.approx(wanted["C"])
+    chances = dict(zip(model.classes_.tolist(), model.predict_proba(votes)[0].tolist(), strict=True))
+    assert fused.metadata["panel"]["confidence"] == pytest.approx(chances["C"])
     assert reduce(scores(None, None, "I")).value == "I"
     with pytest.raises(ValueError, match="'P'"):
         reduce(scores("P", "I", "I"))
@@ -110,34 +110,34 @@ def test_copies_lower_the_number_of_judges() -> None:
     assert alone["effective_judges_low"] <= 5.0
     assert alone["effective_judges"] > 4
     assert copied["effective_judges"] < 2.2
-    for found in (alone, copied):
-        assert found["effective_judges_low"] <= found["effective_judges"] <= found["effective_judges_high"]
+    for result in (alone, copied):
+        assert result["effective_judges_low"] <= result["effective_judges"] <= result["effective_judges_high"]
     bound = extension.effective_judges()(crowd(400, 5, seed=2))
     assert bound["effective_judges_high"] <= 5.0
 
 
 def test_alpha_is_that_of_the_library() -> None:
     samples = crowd(200, 4, seed=3)
-    found = extension.krippendorff_alpha()(samples)
+    result = extension.krippendorff_alpha()(samples)
     rows = [
         (task, judge, vote)
         for task, one in enumerate(samples)
         for judge, vote in enumerate(one.score.metadata["panel"]["votes"])
     ]
     votes = mh.Annotations.from_arrays(*map(list, zip(*rows, strict=True)))
-    assert found["krippendorff_alpha"] == pytest.approx(float(mh.agreement.krippendorff_alpha(votes)))
-    assert found["krippendorff_alpha_low"] < found["krippendorff_alpha"] < found["krippendorff_alpha_high"]
+    assert result["krippendorff_alpha"] == pytest.approx(float(mh.agreement.krippendorff_alpha(votes)))
+    assert result["krippendorff_alpha_low"] < result["krippendorff_alpha"] < result["krippendorff_alpha_high"]
     lists = [SampleScore(score=Score(value=one.score.metadata["panel"]["votes"])) for one in samples]
     theirs = scorer.krippendorff_alpha()(lists)
-    assert found["krippendorff_alpha"] == pytest.approx(theirs)
+    assert result["krippendorff_alpha"] == pytest.approx(theirs)
     assert extension.krippendorff_alpha()(lists)["krippendorff_alpha"] == pytest.approx(theirs)
 
 
 def test_panels_without_votes_or_samples_have_no_number() -> None:
     for metric, name in ((extension.effective_judges, "effective_judges"), (extension.krippendorff_alpha, None)):
-        with pytest.warns(DataWarning, match="who voted"):
-            found = metric()([SampleScore(score=Score(value="C")) for _ in range(5)])
-        assert math.isnan(found[name or "krippendorff_alpha"])
+        with pytest.warns(DataWarning, match="one epoch"):
+            result = metric()([SampleScore(score=Score(value="C")) for _ in range(5)])
+        assert math.isnan(result[name or "krippendorff_alpha"])
         assert math.isnan(next(iter(metric()([]).values())))
     with pytest.warns(DataWarning, match="'nobody'"):
         extension.effective_judges(gold="nobody")(crowd(50, 3))
@@ -161,9 +161,9 @@ NAMES = ["a", "b", "c"]
 def model(name, seed):
     draw = random.Random(seed)
     def output(*_):
-        said = ModelOutput.from_content(f"mockllm/{name}", f"GRADE: {draw.choice('CCI')}")
-        said.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
-        return said
+        reply = ModelOutput.from_content(f"mockllm/{name}", f"GRADE: {draw.choice('CCI')}")
+        reply.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
+        return reply
     return get_model(f"mockllm/{name}", custom_outputs=output, memoize=False)
 
 @scorer(metrics=[effective_judges(), krippendorff_alpha()])
@@ -183,15 +183,17 @@ print(json.dumps([log.location, metrics, votes]))
 
 
 def test_an_evaluation_reports_the_panel_and_its_log_is_read(tmp_path: Path) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", EVALUATION, str(tmp_path)], capture_output=True, text=True, check=False, timeout=300
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    location, measured, cast = json.loads(done.stdout.splitlines()[-1])
-    found = {name: value for name, value in measured.items() if "alpha" in name or "judges" in name}
-    assert found["krippendorff_alpha_low"] <= found["krippendorff_alpha"] <= found["krippendorff_alpha_high"]
-    assert 1 <= found["effective_judges"] <= found["effective_judges_high"] <= 3
+    assert process.returncode == 0, process.stderr[-2000:]
+    location, metrics, panels = json.loads(process.stdout.splitlines()[-1])
+    result = {name: value for name, value in metrics.items() if "alpha" in name or "judges" in name}
+    assert result["krippendorff_alpha_low"] <= result["krippendorff_alpha"] <= result["krippendorff_alpha_high"]
+    assert 1 <= result["effective_judges"] <= result["effective_judges_high"] <= 3
     rows = mh.io.open_log(location).verdicts().to_pylist()
     votes = {(row["task"], row["worker"]): row["label"] for row in rows}
-    assert votes == {(sample, name): vote for sample, said in cast for name, vote in zip("abc", said, strict=True)}
+    assert votes == {
+        (sample, name): vote for sample, labels in panels for name, vote in zip("abc", labels, strict=True)
+    }
     assert len(votes) == 36

@@ -8,6 +8,7 @@ this module needs the extra ``inspect``; importing manyhands does not.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -73,11 +74,11 @@ def fuse(model: str | None = None, judges: list[str] | None = None, min_confiden
         panel["confidence"] = best
         first = next((score for score, vote in zip(scores, votes, strict=True) if vote is not None), None)
         answer = None if first is None else first.answer
-        said = f"{len(votes) - len(failures)} of {len(votes)} judges voted"
+        turnout = f"{len(votes) - len(failures)} of {len(votes)} judges voted"
         if len(winners) != 1 or best < min_confidence:
             why = "no_verdict" if not winners else "tie" if len(winners) > 1 else "low_confidence"
-            return Score.unscored(reason=why, answer=answer, explanation=said, metadata={PANEL: panel})
-        explanation = f"{winners[0]} with confidence {best:.2f}; {said}"
+            return Score.unscored(reason=why, answer=answer, explanation=turnout, metadata={PANEL: panel})
+        explanation = f"{winners[0]} with confidence {best:.2f}; {turnout}"
         return Score(value=winners[0], answer=answer, explanation=explanation, metadata={PANEL: panel})
 
     return reduce
@@ -85,9 +86,9 @@ def fuse(model: str | None = None, judges: list[str] | None = None, min_confiden
 
 @metric
 def effective_judges(gold: str | None = None) -> Metric:
-    """How many independent judges a panel is worth, with a 95 % interval.
+    """Effective number of judges: as many independent ones as carry the information of the panel, with a 95 % interval.
 
-    Judges with the same blind spots are worth less than their number. Use it with ``multi_scorer`` and the reducer
+    Judges with the same blind spots count for less than their number. Use it with ``multi_scorer`` and the reducer
     :func:`fuse` or Inspect's ``majority``, which keep the votes, or with a scorer whose value is an object by judge.
 
     Parameters
@@ -107,13 +108,13 @@ def effective_judges(gold: str | None = None) -> Metric:
         tasks, workers, labels = _votes_in(scores, by_judge=True)
         n_judges = len(set(workers))
         name = "effective_judges"
-        found = {name: math.nan, f"{name}_low": math.nan, f"{name}_high": math.nan, "judges": float(n_judges)}
+        result = {name: math.nan, f"{name}_low": math.nan, f"{name}_high": math.nan, "judges": float(n_judges)}
         if n_judges < 2 or _twice_judged(tasks) < _FEWEST:
-            return found
+            return result
         truth = _truth(scores, gold, set(tasks)) if gold is not None else None
         votes = mh.Annotations.from_arrays(tasks, workers, labels)
         number = mh.audit.dependence(votes, gold=truth).effective_annotators
-        return found | {name: number.estimate, f"{name}_low": number.low, f"{name}_high": number.high}
+        return result | {name: number.estimate, f"{name}_low": number.low, f"{name}_high": number.high}
 
     return compute
 
@@ -141,13 +142,13 @@ def krippendorff_alpha(level: str = "nominal", confidence: float = 0.95) -> Metr
     def compute(scores: list[SampleScore]) -> dict[str, float]:
         tasks, workers, labels = _votes_in(scores, by_judge=False)
         name = "krippendorff_alpha"
-        found = {name: math.nan, f"{name}_low": math.nan, f"{name}_high": math.nan}
+        result = {name: math.nan, f"{name}_low": math.nan, f"{name}_high": math.nan}
         if _twice_judged(tasks) < _FEWEST:
-            return found
+            return result
         votes = mh.Annotations.from_arrays(tasks, workers, labels)
         alpha = mh.agreement.krippendorff_alpha(votes, level=level, resamples=100, confidence=confidence)
         low, high = (math.nan, math.nan) if alpha.interval is None else alpha.interval
-        return found | {name: float(alpha), f"{name}_low": low, f"{name}_high": high}
+        return result | {name: float(alpha), f"{name}_low": low, f"{name}_high": high}
 
     return compute
 
@@ -160,7 +161,7 @@ def _is_unscored(score: Score) -> bool:
 
 
 def _class_of(score: Score) -> Any:
-    """The verdict of a scorer; raise for what is no class."""
+    """The verdict of a scorer; raise for any other value."""
     value = score.value
     if isinstance(value, str | bool | int):
         return value
@@ -174,84 +175,88 @@ def _class_of(score: Score) -> Any:
 
 def _shares(votes: Sequence[Any]) -> dict[Any, float]:
     """Share of each class among the votes."""
-    cast = [vote for vote in votes if vote is not None]
-    return {vote: cast.count(vote) / len(cast) for vote in dict.fromkeys(cast)}
+    valid = [vote for vote in votes if vote is not None]
+    return {vote: valid.count(vote) / len(valid) for vote in dict.fromkeys(valid)}
 
 
 @cache
-def _loaded(model: str) -> Any:
+def _load(model: str) -> Any:
     return mh.load(model)
 
 
 def _posterior(model: str, judges: Sequence[str], votes: Sequence[Any]) -> dict[Any, float]:
     """Probability of each class given the votes, by a fitted model."""
-    fitted = _loaded(model)
-    known = {str(value): value for value in fitted.classes_.tolist()}
-    cast = [(judge, vote) for judge, vote in zip(judges, votes, strict=True) if vote is not None]
-    if not cast:
+    fitted = _load(model)
+    classes = {str(value): value for value in fitted.classes_.tolist()}
+    rows = [(judge, vote) for judge, vote in zip(judges, votes, strict=True) if vote is not None]
+    if not rows:
         return {}
-    strange = next((vote for _, vote in cast if str(vote) not in known), None)
+    strange = next((vote for _, vote in rows if str(vote) not in classes), None)
     if strange is not None:
-        raise ValueError(f"verdict {strange!r} is not among the classes of {model!r}: {', '.join(known)}")
-    workers, labels = zip(*((judge, known[str(vote)]) for judge, vote in cast), strict=True)
-    rows = mh.Annotations.from_arrays(["sample"] * len(cast), list(workers), list(labels))
-    return dict(zip(fitted.classes_.tolist(), fitted.predict_proba(rows)[0].tolist(), strict=True))
+        raise ValueError(f"verdict {strange!r} is not among the classes of {model!r}: {', '.join(classes)}")
+    workers, labels = zip(*((judge, classes[str(vote)]) for judge, vote in rows), strict=True)
+    table = mh.Annotations.from_arrays(["sample"] * len(rows), list(workers), list(labels))
+    return dict(zip(fitted.classes_.tolist(), fitted.predict_proba(table)[0].tolist(), strict=True))
 
 
 # --------------------------------------------------------------------------------------------- parts of the metrics
 
 
-def _votes_in(scores: Sequence[SampleScore], *, by_judge: bool) -> tuple[list[int], list[str], list[str]]:
-    """The votes behind scores: number of the sample, judge and verdict of each.
+def _votes_in(scores: Sequence[SampleScore], *, by_judge: bool) -> tuple[list[int], list[str], list[Any]]:
+    """Return the votes behind scores: number of the sample, judge and verdict of each.
 
-    A list of values has lost those that failed: where one is shorter than others, it is not known whose votes it has.
+    A list of values omits those that failed: where one is shorter than others, its judges are not identified.
     """
-    lists = [len(one.score.value) for one in scores if isinstance(one.score.value, list)]
-    found: list[tuple[int, str, str]] = []
-    lost = 0
+    longest = max((len(one.score.value) for one in scores if isinstance(one.score.value, list)), default=0)
+    tasks: list[int] = []
+    judges: list[str] = []
+    labels: list[Any] = []
+    without = 0
     for task, one in enumerate(scores):
-        panel = (one.score.metadata or {}).get(PANEL)
-        value = one.score.value
-        votes: dict[str, Any] = {}
-        if isinstance(panel, dict) and isinstance(panel.get("votes"), list):
-            names = panel.get("judges") or range(len(panel["votes"]))
-            votes = dict(zip(map(str, names), panel["votes"], strict=True))
-        elif isinstance(value, dict):
-            votes = {str(judge): said for judge, said in value.items()}
-        elif isinstance(value, list) and (not by_judge or len(value) == max(lists)):
-            votes = {str(judge): said for judge, said in enumerate(value)}
-        else:
-            lost += 1
-        given = {judge: said for judge, said in votes.items() if said is not None and said == said}
-        found += [(task, judge, _text(said)) for judge, said in given.items()]
-    if lost:
+        votes = _votes_of(one.score, longest if by_judge else None)
+        without += votes is None
+        for judge, vote in (votes or {}).items():
+            if vote is not None and vote == vote:  # not NaN
+                tasks.append(task)
+                judges.append(judge)
+                labels.append(_label_of(vote))
+    if without:
         warn_of_data(
-            f"{lost:,} of {len(scores):,} samples do not say who voted what; use multi_scorer with the reducer "
+            f"{without:,} of {len(scores):,} samples do not name who voted what; use multi_scorer with the reducer "
             "'manyhands/fuse' or 'majority', and one epoch"
         )
-    tasks, judges, labels = ([row[place] for row in found] for place in range(3))
-    return tasks, judges, labels  # type: ignore[return-value]
+    return tasks, judges, labels
 
 
-def _text(value: Any) -> Any:
-    """A verdict as an id: whole numbers alike, whatever their type."""
+def _votes_of(score: Score, length: int | None) -> dict[str, Any] | None:
+    """Return the votes behind a score by judge; a list must have the length, if one is passed."""
+    panel, value = (score.metadata or {}).get(PANEL), score.value
+    if isinstance(panel, dict) and isinstance(panel.get("votes"), list):
+        names = panel.get("judges") or range(len(panel["votes"]))
+        return dict(zip(map(str, names), panel["votes"], strict=True))
+    if isinstance(value, dict):
+        return {str(judge): vote for judge, vote in value.items()}
+    if isinstance(value, list) and length in (None, len(value)):
+        return {str(judge): vote for judge, vote in enumerate(value)}
+    return None
+
+
+def _label_of(value: Any) -> Any:
+    """Return a verdict as an id: whole numbers alike, whatever their type."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     return int(value) if float(value).is_integer() else float(value)
 
 
 def _twice_judged(tasks: Sequence[int]) -> int:
-    """How many samples have two votes."""
-    seen: dict[int, int] = {}
-    for task in tasks:
-        seen[task] = seen.get(task, 0) + 1
-    return sum(n > 1 for n in seen.values())
+    """Return how many samples have two votes."""
+    return sum(n > 1 for n in Counter(tasks).values())
 
 
 def _truth(scores: Sequence[SampleScore], key: str, tasks: set[int]) -> dict[int, Any] | None:
-    """What people said about samples that judges voted on."""
-    stated = {task: (one.sample_metadata or {}).get(key) for task, one in enumerate(scores) if task in tasks}
-    known = {task: _text(said) for task, said in stated.items() if said is not None}
-    if not known:
+    """Return the verdicts of people on samples that judges voted on."""
+    verdicts = {task: (one.sample_metadata or {}).get(key) for task, one in enumerate(scores) if task in tasks}
+    truth = {task: _label_of(value) for task, value in verdicts.items() if value is not None}
+    if not truth:
         warn_of_data(f"no sample has {key!r} in its metadata: the effective number of judges is an upper bound")
-    return known or None
+    return truth or None
