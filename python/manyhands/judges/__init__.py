@@ -1,0 +1,11 @@
+"""Panels of LLM judges: scores with valid intervals from a few human labels, and what is wrong with each judge.
+
+:func:`panel` measures a panel: the score of each system, differences, how many independent judges it is worth, biases,
+failures, and which items people should label next. :func:`replacement_test` asks if a judge may replace annotators.
+"""
+
+from manyhands.judges.estimates import Difference, Score
+from manyhands.judges.panel import Panel, panel
+from manyhands.judges.planning import NextLabels
+
+__all__ = ["Difference", "NextLabels", "Panel", "Score", "panel"]
