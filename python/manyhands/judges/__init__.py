@@ -7,5 +7,6 @@ failures, and which items people should label next. :func:`replacement_test` ask
 from manyhands.judges.estimates import Difference, Score
 from manyhands.judges.panel import Panel, panel
 from manyhands.judges.planning import NextLabels
+from manyhands.judges.replacement import Replacement, replacement_test
 
-__all__ = ["Difference", "NextLabels", "Panel", "Score", "panel"]
+__all__ = ["Difference", "NextLabels", "Panel", "Replacement", "Score", "panel", "replacement_test"]
