@@ -24,13 +24,13 @@ SIZES = (20, 30, 50, 100, 200)
 N_ITEMS = 2000
 
 
-def simulated(rng: np.random.Generator, share: float, *, judges: int = 9, shared: float = 0.5, n: int = N_ITEMS):
+def simulate(rng: np.random.Generator, share: float, *, judges: int = 9, shared: float = 0.5, n: int = N_ITEMS):
     """Verdicts of judges whose errors share a normal factor, (n, judges), and the truth."""
     truth = (rng.random(n) < share).astype(float)
     factor = math.sqrt(shared) * rng.normal(size=(n, 1)) + math.sqrt(1 - shared) * rng.normal(size=(n, judges))
     skill = rng.uniform(0.5, 1.6, judges)
-    said = (truth[:, None] * 2 - 1) * skill + rng.normal(0, 0.4, judges) + 1.2 * factor
-    return (said > 0).astype(float), truth
+    verdicts = (truth[:, None] * 2 - 1) * skill + rng.normal(0, 0.4, judges) + 1.2 * factor
+    return (verdicts > 0).astype(float), truth
 
 
 def part_of(verdicts: np.ndarray, kind: str | None = None) -> Part:
@@ -95,44 +95,44 @@ def scenario(
         hits: dict[str, list] = {}
         for _ in range(draws):
             if clusters is None:
-                drawn = rng.choice(len(truth), n, replace=False)
+                labeled = rng.choice(len(truth), n, replace=False)
             else:
                 names = rng.choice(clusters.max() + 1, n // 5, replace=False)
-                drawn = np.flatnonzero(np.isin(clusters, names))
+                labeled = np.flatnonzero(np.isin(clusters, names))
             for method, (low, high) in estimates(
-                part, truth, drawn, share=share, bounds=bounds, clusters=clusters
+                part, truth, labeled, share=share, bounds=bounds, clusters=clusters
             ).items():
                 hits.setdefault(method, []).append((low <= truth.mean() <= high, (high - low) / 2))
-        for method, found in hits.items():
-            cover, half = np.mean(found, axis=0)
+        for method, outcomes in hits.items():
+            cover, half = np.mean(outcomes, axis=0)
             rows.append({"scenario": name, "n": n, "method": method, "coverage": cover, "half_width": half})
     return rows
 
 
-def paired(name: str, parts: tuple[Part, Part], truths, draws: int, rng) -> list[dict]:
+def differences(name: str, parts: tuple[Part, Part], truths, draws: int, rng) -> list[dict]:
     """The same for differences of two systems on the same items."""
     rows = []
     d = truths[0] - truths[1]
     for n in SIZES:
-        found = []
+        outcomes = []
         for _ in range(draws):
-            drawn = rng.choice(len(d), n, replace=False)
-            rest = np.setdiff1d(np.arange(len(d)), drawn)
+            labeled = rng.choice(len(d), n, replace=False)
+            rest = np.setdiff1d(np.arange(len(d)), labeled)
             design = Design.simple(n, len(rest))
             one, other = parts[0].features, parts[1].features
             at, of = predict(
-                one.rows(drawn) - other.rows(drawn),
+                one.rows(labeled) - other.rows(labeled),
                 lambda slope, one=one, other=other, rest=rest: (one.times(slope) - other.times(slope))[rest],
                 len(rest),
-                d[drawn],
+                d[labeled],
                 design,
                 (-1.0, 1.0),
             )
-            two = difference_of(d[drawn], at, of, design, ("a", "b"), 1.0)
-            half = student_quantile(0.95, n - 1) * d[drawn].std(ddof=1) / math.sqrt(n)
-            plain = abs(d[drawn].mean() - d.mean()) <= half
-            found.append((two.low <= d.mean() <= two.high, (two.high - two.low) / 2, plain, half))
-        cover, half, plain, wide = np.mean(found, axis=0)
+            two = difference_of(d[labeled], at, of, design, ("a", "b"), 1.0)
+            half = student_quantile(0.95, n - 1) * d[labeled].std(ddof=1) / math.sqrt(n)
+            plain = abs(d[labeled].mean() - d.mean()) <= half
+            outcomes.append((two.low <= d.mean() <= two.high, (two.high - two.low) / 2, plain, half))
+        cover, half, plain, wide = np.mean(outcomes, axis=0)
         rows.append({"scenario": name, "n": n, "method": "manyhands", "coverage": cover, "half_width": half})
         rows.append({"scenario": name, "n": n, "method": "gold, t", "coverage": plain, "half_width": wide})
     return rows
@@ -168,9 +168,9 @@ def main() -> None:
     rng = np.random.default_rng(11)
     began, rows = time.process_time(), []
     for share in (0.5, 0.3, 0.1, 0.05):
-        verdicts, truth = simulated(rng, share)
+        verdicts, truth = simulate(rng, share)
         rows += scenario(f"simulated, share {share:g}", part_of(verdicts), truth, args.draws, rng)
-    verdicts, truth = simulated(rng, 0.3)
+    verdicts, truth = simulate(rng, 0.3)
     missing = np.where(rng.random(verdicts.shape) < np.where(truth[:, None] == 1, 0.45, 0.25), np.nan, verdicts)
     missing[:, 0] = np.where(np.isnan(missing).all(axis=1), verdicts[:, 0], missing[:, 0])
     rows += scenario("simulated, 30 % of verdicts missing", part_of(missing), truth, args.draws, rng)
@@ -191,7 +191,7 @@ def main() -> None:
         part_of(((2 * t - 1)[:, None] + rng.normal(size=(N_ITEMS, 9)) + rng.normal(size=(N_ITEMS, 1)) > 0) * 1.0)
         for t in truths
     )
-    rows += paired("simulated, paired difference", parts, truths, args.draws, rng)
+    rows += differences("simulated, paired difference", parts, truths, args.draws, rng)
     folder = Path(args.data) / "judges_civil"
     if folder.is_dir():
         for share in (0.3, 0.1):

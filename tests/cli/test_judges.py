@@ -24,8 +24,8 @@ def verdicts(tmp_path, monkeypatch):
         for task in range(150):
             good = rng.random() < rate
             for judge in ("a", "b", HOSTILE):
-                said = good if rng.random() < 0.85 else not good
-                lines.append([f"t{task}", version, judge, "pass" if said else "fail", 100 + task])
+                reply = good if rng.random() < 0.85 else not good
+                lines.append([f"t{task}", version, judge, "pass" if reply else "fail", 100 + task])
             if task < 60:
                 human.append([f"t{task}", version, "pass" if good else "fail"])
     lines[5][3] = "error"
@@ -68,9 +68,9 @@ def test_everything_is_written(verdicts, capsys):
     assert len(rows("f.csv")) == 300
     assert len(rows("n.csv")) == 20
     assert "0.0" not in {row["probability"] for row in rows("n.csv")}
-    shown = capsys.readouterr().out
-    assert "score v1" in shown
-    assert "j.html" in shown
+    figures_html = capsys.readouterr().out
+    assert "score v1" in figures_html
+    assert "j.html" in figures_html
     page = Path("j.html").read_text()
     assert HOSTILE not in page
     assert "&lt;script&gt;" in page

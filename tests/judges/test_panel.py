@@ -24,18 +24,18 @@ def log(
     rng = np.random.default_rng(seed)
     truth = rng.random(n) < share
     factor = math.sqrt(shared) * rng.normal(size=(n, 1)) + math.sqrt(1 - shared) * rng.normal(size=(n, judges))
-    said = (2 * truth - 1)[:, None] + factor > 0
-    there = rng.random(said.shape) >= missing
+    reply = (2 * truth - 1)[:, None] + factor > 0
+    there = rng.random(reply.shape) >= missing
     there[:, 0] |= ~there.any(axis=1)
     task, judge = np.nonzero(there)
-    words = np.where(said, "pass", "fail")[task, judge].tolist()
+    words = np.where(reply, "pass", "fail")[task, judge].tolist()
     columns = {"task": task.tolist(), "judge": [f"j{one}" for one in judge], "verdict": words}
     return columns, truth
 
 
 def human(truth: np.ndarray, n: int, seed: int = 1) -> dict[int, str]:
-    drawn = np.random.default_rng(seed).choice(len(truth), n, replace=False)
-    return {int(task): "pass" if truth[task] else "fail" for task in drawn}
+    sample = np.random.default_rng(seed).choice(len(truth), n, replace=False)
+    return {int(task): "pass" if truth[task] else "fail" for task in sample}
 
 
 # ------------------------------------------------------------------------------------------------------- estimates
@@ -66,21 +66,21 @@ def test_a_simple_sample_is_prediction_powered_inference() -> None:
 
 def test_ridge_matches_least_squares_with_its_penalty() -> None:
     rng = np.random.default_rng(1)
-    known, others = rng.normal(size=(40, 4)), rng.normal(size=(10, 4))
+    reference, others = rng.normal(size=(40, 4)), rng.normal(size=(10, 4))
     y = (rng.random(40) < 0.4).astype(float)
     design = Design.simple(40, 10)
-    at, of = predict(known, lambda slope: others @ slope, 10, y, design, (0.0, 1.0))
+    at, of = predict(reference, lambda slope: others @ slope, 10, y, design, (0.0, 1.0))
     fold = design.folds()
     expected, mean_of = np.zeros(40), np.zeros(10)
     for turn in range(10):
         train = fold != turn
         start = np.array([y[train].mean() * (1 - y[train].mean()), 0, 0, 0])
-        x = known[train] - known[train].mean(axis=0)
+        x = reference[train] - reference[train].mean(axis=0)
         rows = np.vstack([x, np.diag(np.sqrt([3.0, 20, 20, 20]))])
         target = np.r_[y[train] - y[train].mean() - x @ start, np.zeros(4)]
         slope = start + np.linalg.lstsq(rows, target, rcond=None)[0]
-        center = known[train].mean(axis=0)
-        expected[~train] = np.clip(y[train].mean() + (known[~train] - center) @ slope, 0, 1)
+        center = reference[train].mean(axis=0)
+        expected[~train] = np.clip(y[train].mean() + (reference[~train] - center) @ slope, 0, 1)
         mean_of += np.clip(y[train].mean() + (others - center) @ slope, 0, 1) / 10
     np.testing.assert_allclose(at, expected, atol=1e-10)
     np.testing.assert_allclose(of, mean_of, atol=1e-10)
@@ -175,8 +175,8 @@ def test_useless_judges_leave_the_interval_of_people_alone() -> None:
 
 def test_one_class_in_gold_has_an_interval() -> None:
     columns, truth = log(300, share=0.02, seed=8)
-    known = dict.fromkeys(np.flatnonzero(~truth)[:40].tolist(), "fail")
-    score = mh.judges.panel(columns, gold=known).score
+    reference = dict.fromkeys(np.flatnonzero(~truth)[:40].tolist(), "fail")
+    score = mh.judges.panel(columns, gold=reference).score
     assert score.low <= 0.0 < score.high < 0.15
 
 
@@ -184,7 +184,7 @@ def test_few_labels_leave_judges_out() -> None:
     columns, truth = log(200, seed=1)
     score = mh.judges.panel(columns, gold=human(truth, 8)).score
     assert score.worth_labels == pytest.approx(8)
-    assert score.remarks
+    assert score.warnings
     assert score.high - score.low > 0.3
 
 
@@ -203,8 +203,8 @@ def test_a_panel_states_everything() -> None:
     frame = panel.judges_frame().to_pydict()
     assert frame["judge"] == [f"j{one}" for one in range(6)]
     truth_of = {f"j{one}": [] for one in range(6)}
-    for task, judge, said in zip(columns["task"], columns["judge"], columns["verdict"], strict=True):
-        truth_of[judge].append((said == "pass") == truth[task])
+    for task, judge, reply in zip(columns["task"], columns["judge"], columns["verdict"], strict=True):
+        truth_of[judge].append((reply == "pass") == truth[task])
     right = np.array([np.mean(truth_of[judge]) for judge in frame["judge"]])
     inside = (np.array(frame["low"]) <= right) & (right <= np.array(frame["high"]))
     assert inside.sum() >= 5
@@ -223,8 +223,8 @@ def test_forms_of_verdicts_and_gold_give_the_same_score(tmp_path: Path) -> None:
     gold = human(truth, 50)
     expected = mh.judges.panel(columns, gold=gold).score
     by_judge: dict[str, dict[int, str]] = {}
-    for task, judge, said in zip(columns["task"], columns["judge"], columns["verdict"], strict=True):
-        by_judge.setdefault(judge, {})[task] = said
+    for task, judge, reply in zip(columns["task"], columns["judge"], columns["verdict"], strict=True):
+        by_judge.setdefault(judge, {})[task] = reply
     pair = list(gold), list(gold.values())
     frame = pa.table({"task": pair[0], "label": pair[1]})
     import pyarrow.csv
@@ -233,15 +233,15 @@ def test_forms_of_verdicts_and_gold_give_the_same_score(tmp_path: Path) -> None:
     pyarrow.csv.write_csv(frame, tmp_path / "gold.csv")
     table = mh.Annotations.from_frame(columns)
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    for log_, known in [
+    for log_, reference in [
         (pa.table(columns), pair),
         (by_judge, frame),
         (rows, gold),
         (table, gold),
         (tmp_path / "log.csv", str(tmp_path / "gold.csv")),
     ]:
-        found = mh.judges.panel(log_, gold=known).score
-        assert (found.estimate, found.low, found.high) == pytest.approx(
+        outcome = mh.judges.panel(log_, gold=reference).score
+        assert (outcome.estimate, outcome.low, outcome.high) == pytest.approx(
             (expected.estimate, expected.low, expected.high)
         )
 
@@ -251,22 +251,25 @@ def test_systems_are_compared_in_pairs() -> None:
     other, better = log(250, share=0.75, seed=5)
     columns = {name: one[name] + other[name] for name in one}
     columns["system"] = ["v1"] * len(one["task"]) + ["v2"] * len(other["task"])
-    drawn = np.random.default_rng(0).choice(250, 60, replace=False).tolist()
+    sample = np.random.default_rng(0).choice(250, 60, replace=False).tolist()
     gold = pa.table(
         {
-            "task": drawn * 2,
+            "task": sample * 2,
             "system": ["v1"] * 60 + ["v2"] * 60,
-            "label": ["pass" if good[t] else "fail" for t in drawn] + ["pass" if better[t] else "fail" for t in drawn],
+            "label": ["pass" if good[t] else "fail" for t in sample]
+            + ["pass" if better[t] else "fail" for t in sample],
         }
     )
     panel = mh.judges.panel(columns, gold=gold)
-    found = panel.difference("v2", "v1")
+    outcome = panel.difference("v2", "v1")
     goal = better.mean() - good.mean()
-    assert found.paired
-    assert found.n_gold == 60
-    assert found.low < goal < found.high
+    assert outcome.paired
+    assert outcome.n_gold == 60
+    assert outcome.low < goal < outcome.high
     back = panel.difference("v1", "v2")
-    assert (back.estimate, back.low, back.high) == pytest.approx((-found.estimate, -found.high, -found.low), abs=1e-9)
+    assert (back.estimate, back.low, back.high) == pytest.approx(
+        (-outcome.estimate, -outcome.high, -outcome.low), abs=1e-9
+    )
     scores = panel.scores().to_pylist()
     assert [row["system"] for row in scores] == ["v1", "v2"]
     assert scores[0]["low"] < good.mean() < scores[0]["high"]
@@ -274,7 +277,7 @@ def test_systems_are_compared_in_pairs() -> None:
     keep = np.r_[np.arange(30), 60 + np.arange(30, 60)]
     apart = mh.judges.panel(columns, gold=gold.take(keep)).difference("v2", "v1")
     assert not apart.paired
-    assert apart.high - apart.low > found.high - found.low
+    assert apart.high - apart.low > outcome.high - outcome.low
     assert apart.low < goal < apart.high
 
 
@@ -285,8 +288,8 @@ def test_scores_and_human_labels_of_both_kinds() -> None:
     grades = np.clip(np.round(5 + 2 * quality), 0, 10)
     task, judge = (grid.ravel() for grid in np.indices(scores.shape))
     columns = {"task": task, "judge": judge, "score": scores.ravel()}
-    drawn = rng.choice(400, 60, replace=False)
-    panel = mh.judges.panel(columns, gold=(drawn, grades[drawn]), scale=(0, 10))
+    sample = rng.choice(400, 60, replace=False)
+    panel = mh.judges.panel(columns, gold=(sample, grades[sample]), scale=(0, 10))
     assert panel.score.low < grades.mean() < panel.score.high
     assert panel.score.worth_labels > 90
     frame = panel.judges_frame().to_pydict()
@@ -294,7 +297,7 @@ def test_scores_and_human_labels_of_both_kinds() -> None:
     assert panel.effective_judges.measured
     assert panel.fused_frame().column_names == ["task", "value", "error", "n_verdicts", "human"]
     passes = np.where(quality > 0.5, "pass", "fail")
-    share = mh.judges.panel(columns, gold=(drawn, passes[drawn])).score
+    share = mh.judges.panel(columns, gold=(sample, passes[sample])).score
     assert share.what == "share of 'pass'"
     assert share.low < (quality > 0.5).mean() < share.high
     assert 0 <= share.low < share.high <= 1
@@ -304,20 +307,20 @@ def test_preferences_count_for_both_systems() -> None:
     rng = np.random.default_rng(7)
     n = 200
     winner = rng.choice(["A", "B", "tie"], n, p=[0.5, 0.35, 0.15])
-    said = np.where(rng.random((3, n)) < 0.8, winner, rng.choice(["A", "B", "tie"], (3, n)))
+    reply = np.where(rng.random((3, n)) < 0.8, winner, rng.choice(["A", "B", "tie"], (3, n)))
     columns = {
         "task": np.tile(np.arange(n), 3),
         "judge": np.repeat(["x", "y", "z"], n),
         "model_a": ["new"] * (3 * n),
         "model_b": ["old"] * (3 * n),
-        "winner": said.ravel(),
+        "winner": reply.ravel(),
     }
-    drawn = rng.choice(n, 50, replace=False)
+    sample = rng.choice(n, 50, replace=False)
     gold = {
-        "task": drawn,
+        "task": sample,
         "model_a": ["new"] * 50,
         "model_b": ["old"] * 50,
-        "winner": winner[drawn],
+        "winner": winner[sample],
     }
     panel = mh.judges.panel(columns, gold=pa.table(gold))
     rate = np.mean(np.where(winner == "A", 1.0, np.where(winner == "tie", 0.5, 0.0)))
@@ -353,17 +356,17 @@ def test_next_labels_are_drawn_with_the_probabilities_that_they_state() -> None:
     gold = human(truth, 30)
     counts, chances = np.zeros(200), np.zeros(200)
     for seed in range(150):
-        found = mh.judges.panel(columns, gold=gold, seed=seed).next_labels(40)
-        assert len(found) == 40
-        rows = found.frame.to_pydict()
+        outcome = mh.judges.panel(columns, gold=gold, seed=seed).next_labels(40)
+        assert len(outcome) == 40
+        rows = outcome.frame.to_pydict()
         assert not set(rows["task"]) & set(gold)
         counts[rows["task"]] += 1
         chances[rows["task"]] = rows["probability"]
-    seen = counts > 0
-    error = np.sqrt(chances[seen] * (1 - chances[seen]) / 150)
-    assert np.abs(counts[seen] / 150 - chances[seen]).max() < 4.5 * error.max()
-    assert found.half_width_after < found.half_width
-    assert np.ptp(chances[seen]) > 0.05
+    visited = counts > 0
+    error = np.sqrt(chances[visited] * (1 - chances[visited]) / 150)
+    assert np.abs(counts[visited] / 150 - chances[visited]).max() < 4.5 * error.max()
+    assert outcome.half_width_after < outcome.half_width
+    assert np.ptp(chances[visited]) > 0.05
 
 
 def test_labels_drawn_with_unequal_probabilities_stay_unbiased() -> None:
@@ -371,11 +374,11 @@ def test_labels_drawn_with_unequal_probabilities_stay_unbiased() -> None:
     first = human(truth, 30)
     middle = []
     for seed in range(60):
-        drawn = mh.judges.panel(columns, gold=first, seed=seed).next_labels(60).frame.to_pydict()
+        sample = mh.judges.panel(columns, gold=first, seed=seed).next_labels(60).frame.to_pydict()
         gold = {
-            "task": [*first, *drawn["task"]],
-            "label": [*first.values(), *("pass" if truth[t] else "fail" for t in drawn["task"])],
-            "probability": [None] * 30 + drawn["probability"],
+            "task": [*first, *sample["task"]],
+            "label": [*first.values(), *("pass" if truth[t] else "fail" for t in sample["task"])],
+            "probability": [None] * 30 + sample["probability"],
         }
         score = mh.judges.panel(columns, gold=pa.table(gold)).score
         middle.append(score.low <= truth.mean() <= score.high)
@@ -399,8 +402,8 @@ def test_soft_labels_follow_the_population() -> None:
     mild = panel.soft_labels({"strict": 0.0, "mild": 1.0})[:, 1]
     assert np.allclose(panel.soft_labels_.sum(axis=1), 1)
     assert mild.mean() - strict.mean() > 0.2
-    said = 0.65 * (0.3 + 0.7 * truth)
-    assert np.corrcoef(panel.soft_labels_[:, 1], said)[0, 1] > 0.6
+    reply = 0.65 * (0.3 + 0.7 * truth)
+    assert np.corrcoef(panel.soft_labels_[:, 1], reply)[0, 1] > 0.6
 
 
 # --------------------------------------------------------------------------------------------- what is wrong with them
@@ -417,9 +420,9 @@ def test_biases_are_found_where_they_are() -> None:
         if judge == "j1" and rng.random() < 0.5:
             columns["verdict"][row] = "pass" if long[task] else "fail"
     rows = mh.judges.panel(columns, gold=human(truth, 100)).biases().to_pylist()
-    found = {(row["bias"], row["judge"]) for row in rows if row["found"] and row["judge"] != "(all)"}
-    assert ("length", "j1") in found
-    assert not any(bias == "position" for bias, _ in found)
+    outcome = {(row["bias"], row["judge"]) for row in rows if row["found"] and row["judge"] != "(all)"}
+    assert ("length", "j1") in outcome
+    assert not any(bias == "position" for bias, _ in outcome)
     effect = {row["judge"]: row["effect"] for row in rows if row["bias"] == "length"}
     assert effect["j1"] > 0.05 > abs(effect["j3"])
 
@@ -433,12 +436,12 @@ def test_a_judge_that_favors_its_own_family_is_found() -> None:
             for judge in ("gpt-4o", "claude-3", "llama-3"):
                 lift = 0.35 if judge == "gpt-4o" and system == "gpt-5" else 0.0
                 rows.append((task, system, judge, int(rng.random() < (0.75 if good else 0.25) + lift * (not good))))
-    task, system, judge, said = (list(column) for column in zip(*rows, strict=True))
-    panel = mh.judges.panel({"task": task, "system": system, "judge": judge, "label": said})
-    found = {row["judge"]: row for row in panel.biases().to_pylist() if row["bias"] == "own family"}
-    assert found["gpt-4o"]["found"]
-    assert found["gpt-4o"]["effect"] > 0.1
-    assert not found["llama-3"]["found"]
+    task, system, judge, reply = (list(column) for column in zip(*rows, strict=True))
+    panel = mh.judges.panel({"task": task, "system": system, "judge": judge, "label": reply})
+    outcome = {row["judge"]: row for row in panel.biases().to_pylist() if row["bias"] == "own family"}
+    assert outcome["gpt-4o"]["found"]
+    assert outcome["gpt-4o"]["effect"] > 0.1
+    assert not outcome["llama-3"]["found"]
     assert panel.judges_frame().column("family").to_pylist() == ["anthropic", "openai", "meta"]
 
 
@@ -509,7 +512,7 @@ def test_one_judge_and_judges_that_are_alike() -> None:
 def test_a_judge_that_failed_everywhere() -> None:
     columns, truth = log(80, seed=2)
     columns["verdict"] = [
-        None if judge == "j4" else said for judge, said in zip(columns["judge"], columns["verdict"], strict=True)
+        None if judge == "j4" else reply for judge, reply in zip(columns["judge"], columns["verdict"], strict=True)
     ]
     with pytest.warns(UserWarning, match="j4"):
         panel = mh.judges.panel(columns, gold=human(truth, 40))

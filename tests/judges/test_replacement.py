@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import csv
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -19,18 +19,18 @@ DATA = Path(__file__).parents[3] / "shared" / "data"
 PANELS = ("10k_prompts", "cebab_stars", "framing", "lgbteen", "wax")
 
 
-def published(humans: dict, judge: dict, epsilon: float, numbers: bool) -> tuple[float, float, dict]:
+def rule_of_the_paper(humans: dict, judge: dict, epsilon: float, numbers: bool) -> tuple[float, float, dict]:
     """The published rule, written from its description: winning rate, advantage, and p-values."""
 
-    def score(said, others):
+    def score(reply, others):
         if numbers:
-            return -np.sqrt(np.mean([(said - one) ** 2 for one in others]))
-        return np.mean([said == one for one in others])
+            return -np.sqrt(np.mean([(reply - one) ** 2 for one in others]))
+        return np.mean([reply == one for one in others])
 
     p, advantage = {}, []
-    for person, said in humans.items():
+    for person, reply in humans.items():
         d, wins = [], []
-        for item, own in said.items():
+        for item, own in reply.items():
             others = [each[item] for other, each in humans.items() if other != person and item in each]
             if not others or item not in judge:
                 continue
@@ -60,15 +60,13 @@ def crowd(n: int, right: float, seed: int, people: int = 4) -> tuple[dict, dict]
 def test_the_published_rule(seed: int, numbers: bool) -> None:
     humans, judge = crowd(80, 0.65, seed)
     rng = np.random.default_rng(seed)
-    humans = {name: {item: one for item, one in said.items() if rng.random() < 0.8} for name, said in humans.items()}
-    rate, advantage, p = published(humans, judge, 0.1, numbers)
-    found = mh.judges.replacement_test(
-        humans, judge, kind="numbers" if numbers else "classes", epsilon=0.1, test="t"
-    )
-    assert found.winning_rate == rate
-    assert found.passed == (rate >= 0.5)
-    assert found.advantage == pytest.approx(advantage, abs=1e-12)
-    np.testing.assert_allclose(found.frame().column("p_value").to_numpy(), list(p.values()), atol=1e-9)
+    humans = {name: {item: one for item, one in reply.items() if rng.random() < 0.8} for name, reply in humans.items()}
+    rate, advantage, p = rule_of_the_paper(humans, judge, 0.1, numbers)
+    outcome = mh.judges.replacement_test(humans, judge, kind="numbers" if numbers else "classes", epsilon=0.1, test="t")
+    assert outcome.winning_rate == rate
+    assert outcome.passed == (rate >= 0.5)
+    assert outcome.advantage == pytest.approx(advantage, abs=1e-12)
+    np.testing.assert_allclose(outcome.frame().column("p_value").to_numpy(), list(p.values()), atol=1e-9)
 
 
 @pytest.mark.parametrize("name", PANELS)
@@ -82,27 +80,26 @@ def test_the_published_rule_on_panels(name: str) -> None:
     numbers = name in ("10k_prompts", "cebab_stars")
     judge = next(iter(judges.values()))
     if numbers:
-        humans = {who: {item: float(one) for item, one in said.items()} for who, said in humans.items()}
+        humans = {who: {item: float(one) for item, one in reply.items()} for who, reply in humans.items()}
         judge = {item: float(one) for item, one in judge.items()}
-    rate, advantage, p = published(humans, judge, 0.15, numbers)
+    rate, advantage, p = rule_of_the_paper(humans, judge, 0.15, numbers)
     kind = "numbers" if numbers else "classes"
-    found = mh.judges.replacement_test(humans, judge, kind=kind, epsilon=0.15, test="t")
-    assert found.winning_rate == pytest.approx(rate, abs=1e-12)
-    assert found.advantage == pytest.approx(advantage, abs=1e-12)
-    np.testing.assert_allclose(found.frame().column("p_value").to_numpy(), list(p.values()), atol=1e-9)
+    outcome = mh.judges.replacement_test(humans, judge, kind=kind, epsilon=0.15, test="t")
+    assert outcome.winning_rate == pytest.approx(rate, abs=1e-12)
+    assert outcome.advantage == pytest.approx(advantage, abs=1e-12)
+    np.testing.assert_allclose(outcome.frame().column("p_value").to_numpy(), list(p.values()), atol=1e-9)
 
 
 def _by_person(path: Path) -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
+    outcome: dict[str, dict[str, str]] = {}
     with gzip.open(path, "rt", newline="") as file:
         for row in csv.DictReader(file):
-            found.setdefault(row["worker"], {})[row["task"]] = row["label"]
-    return found
+            outcome.setdefault(row["worker"], {})[row["task"]] = row["label"]
+    return outcome
 
 
 @pytest.mark.parametrize("counts", [(10, 5, 15), (0, 7, 33), (3, 0, 50), (0, 0, 40), (20, 20, 0)])
 def test_the_score_test_maximizes_the_restricted_likelihood(counts: tuple[int, int, int]) -> None:
-    more, less, same = counts
     epsilon, d = 0.1, np.repeat([1.0, -1.0, 0.0], counts)
 
     def loss(share: float) -> float:
@@ -138,8 +135,8 @@ def test_clusters_keep_the_level() -> None:
     rejected = {True: 0, False: 0}
     for _ in range(500):
         d = rng.choice([1.0, -1.0, 0.0], 40, p=[0.3, 0.2, 0.5]).repeat(5)
-        for known in rejected:
-            rejected[known] += p_value(d, 0.1, "score", clusters.tolist() if known else None) <= 0.05
+        for reference in rejected:
+            rejected[reference] += p_value(d, 0.1, "score", clusters.tolist() if reference else None) <= 0.05
     assert rejected[True] / 500 < 0.085
     assert rejected[False] / 500 > 0.12
 
@@ -169,34 +166,34 @@ def test_answers_of_every_kind() -> None:
     def spans(shift):
         return [(int(s), int(s) + 3, "x") for s in rng.integers(0, 3, 2) + 10 * np.arange(2) + shift]
 
-    made = {
+    pieces = {
         "sets": lambda wrong: set(rng.choice(list("abcd"), 2)) if wrong else {"a", "b"},
         "texts": lambda wrong: "some other words here" if wrong else "the quick brown fox",
         "spans": lambda wrong: spans(5) if wrong else [(0, 3, "x"), (10, 13, "x")],
         "boxes": lambda wrong: [(5.0, 5.0, 9.0, 9.0, "x")] if wrong else [(0.0, 0.0, 4.0, 4.0, "x")],
     }
-    for kind, make in made.items():
+    for kind, make in pieces.items():
         for judge_errs, passes in ((0.05, True), (0.95, False)):
             answers = {
                 name: {item: make(rng.random() < (judge_errs if name == "judge" else 0.3)) for item in range(80)}
                 for name in people
             }
             machine = answers.pop("judge")
-            found = mh.judges.replacement_test(answers, machine, kind=kind, epsilon=0.1)
-            assert found.passed is passes, (kind, judge_errs)
+            outcome = mh.judges.replacement_test(answers, machine, kind=kind, epsilon=0.1)
+            assert outcome.passed is passes, (kind, judge_errs)
 
 
 def test_tables_and_frames_give_the_same_as_mappings() -> None:
     humans, judge = crowd(60, 0.8, 7)
     expected = mh.judges.replacement_test(humans, judge, kind="classes")
-    rows = [(item, name, one) for name, said in humans.items() for item, one in said.items()]
+    rows = [(item, name, one) for name, reply in humans.items() for item, one in reply.items()]
     task, worker, label = (list(column) for column in zip(*rows, strict=True))
     frame = pa.table({"task": task, "worker": worker, "label": label})
     table = mh.Annotations.from_frame(frame)
     of_judge = pa.table({"task": list(judge), "label": list(judge.values())})
     for people, machine in ((frame, of_judge), (table, judge), (frame, {"gpt": judge})):
-        found = mh.judges.replacement_test(people, machine, kind="classes")
-        assert (found.advantage, found.winning_rate) == (expected.advantage, expected.winning_rate)
+        outcome = mh.judges.replacement_test(people, machine, kind="classes")
+        assert (outcome.advantage, outcome.winning_rate) == (expected.advantage, expected.winning_rate)
     texts = mh.Texts.from_frame({"task": task, "worker": worker, "text": [f"answer {one}" for one in label]})
     words = {item: f"answer {one}" for item, one in judge.items()}
     assert mh.judges.replacement_test(texts, words).kind == "texts"
@@ -209,10 +206,12 @@ def test_boxes_and_spans_of_tables() -> None:
     columns = {"task": [r[0] for r in rows], "worker": [r[1] for r in rows], "label": ["car"] * len(rows)}
     columns |= {name: [r[2] + extra for r in rows] for name, extra in (("x1", 0), ("y1", 0), ("x2", 9), ("y2", 9))}
     boxes = mh.Boxes.from_frame(columns)
-    machine = {f"i{item}": [(item % 7 + 0.1, item % 7 + 0.1, item % 7 + 9.1, item % 7 + 9.1, "car")] for item in range(40)}
-    found = mh.judges.replacement_test(boxes, machine)
-    assert found.kind == "boxes"
-    assert found.passed
+    machine = {
+        f"i{item}": [(item % 7 + 0.1, item % 7 + 0.1, item % 7 + 9.1, item % 7 + 9.1, "car")] for item in range(40)
+    }
+    outcome = mh.judges.replacement_test(boxes, machine)
+    assert outcome.kind == "boxes"
+    assert outcome.passed
 
 
 @pytest.mark.parametrize(
@@ -237,6 +236,6 @@ def test_bad_input_is_named(change: dict, match: str) -> None:
 def test_annotators_with_few_items_are_named() -> None:
     humans, judge = crowd(60, 0.8, 9)
     humans["late"] = {0: 1, 1: 2}
-    found = mh.judges.replacement_test(humans, judge, kind="classes")
-    assert any("late" in remark for remark in found.remarks)
-    assert "late" not in found.frame().column("annotator").to_pylist()
+    outcome = mh.judges.replacement_test(humans, judge, kind="classes")
+    assert any("late" in remark for remark in outcome.warnings)
+    assert "late" not in outcome.frame().column("annotator").to_pylist()

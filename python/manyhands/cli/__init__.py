@@ -5,7 +5,7 @@ what that needs: ``--help`` must not wait for Arrow. What commands share is in `
 paths), `methods` (aggregators by name, evaluation) and `console` (tables, JSON, progress, files).
 
 Exit codes: 0, 1 for a limit that does not hold (judges), 2 for input that cannot be used (with one line on stderr), 130
-after Ctrl-C, 141 when whoever reads the output has gone away, 143 when told to end (SIGTERM). Any other exception is a
+after Ctrl-C, 141 when the reader of the output has closed it, 143 after SIGTERM. Any other exception is a
 bug and keeps its traceback.
 """
 

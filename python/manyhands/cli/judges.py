@@ -69,7 +69,7 @@ def add(commands: Commands) -> None:
         help="one verdict per row (long, the default), one column per judge (wide), or a JSON object {judge: {task: "
         "verdict}} (by-worker) or {task: {judge: verdict}} (by-task)",
     )
-    chosen: Any = log.add_argument(
+    column_names: Any = log.add_argument(
         "--columns",
         action=Columns,
         dest="columns",
@@ -77,7 +77,7 @@ def add(commands: Commands) -> None:
         metavar="ROLE=COLUMN,…",
         help=f"columns that are not found by themselves: {', '.join(_ROLES)}",
     )
-    chosen.roles |= set(_ROLES)
+    column_names.roles |= set(_ROLES)
     limits = parser.add_argument_group("limits (exit code 1 if one does not hold)")
     limits.add_argument("--min-effective", type=float, metavar="N", help="least effective number of judges")
     limits.add_argument("--max-width", type=float, metavar="X", help="largest half-width of the interval of a score")
@@ -99,7 +99,7 @@ def run(args: Namespace) -> int:
         with stages.stage("reading"):
             from manyhands.judges import panel
 
-            found = panel(
+            outcome = panel(
                 args.log,
                 gold=args.gold,
                 **args.columns,
@@ -113,22 +113,22 @@ def run(args: Namespace) -> int:
             from manyhands.judges.summary import as_dict, failed_gates, markdown
 
             gates = failed_gates(
-                found,
+                outcome,
                 min_effective=args.min_effective,
                 max_width=args.max_width,
                 min_score=args.min_score,
                 compared=args.compare is not None,
             )
-            content = as_dict(found) | {"passed": not gates, "findings": gates}
+            content = as_dict(outcome) | {"passed": not gates, "findings": gates}
         with stages.stage("writing"):
             if args.output is not None:
-                found.report(args.output)
+                outcome.report(args.output)
             if args.fused is not None:
-                write(found.fused_frame(), args.fused)
+                write(outcome.fused_frame(), args.fused)
             if args.next is not None:
-                write(found.next_labels(args.next_labels).frame, args.next)
+                write(outcome.next_labels(args.next_labels).frame, args.next)
             _write_text(args.json_file, json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False) + "\n")
-            _write_text(args.markdown, markdown(found, gates))
+            _write_text(args.markdown, markdown(outcome, gates))
     if STDOUT not in (args.json_file, args.markdown) and not args.quiet:
         _show(args, content, stages)
     if gates:
@@ -162,13 +162,13 @@ def _check(args: Namespace) -> None:
 
 
 def _values(text: str) -> dict[str, float]:
-    found = {}
+    outcome = {}
     for part in text.split(","):
         name, _, value = part.rpartition("=")
         if not name:
             raise argparse.ArgumentTypeError(f"must be such as pass=1,fail=0, not {text!r}")
-        found[name.strip()] = float(value)
-    return found
+        outcome[name.strip()] = float(value)
+    return outcome
 
 
 def _scale(text: str) -> tuple[float, float]:

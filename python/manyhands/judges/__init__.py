@@ -1,6 +1,6 @@
 """Panels of LLM judges: scores with valid intervals from a few human labels, and what is wrong with each judge.
 
-:func:`panel` measures a panel: the score of each system, differences, how many independent judges it is worth, biases,
+:func:`panel` measures a panel: the score of each system, differences, its effective number of judges, biases,
 failures, and which items people should label next. :func:`replacement_test` asks if a judge may replace annotators.
 """
 

@@ -44,7 +44,7 @@ def judge_rows(part: Part, criterion: Any) -> Rows:
         row: dict[str, Any] = {"criterion": criterion, "judge": judge, "family": family[code]}
         row |= {"n_verdicts": int(count[code]), "n_failed": int(failed[code])}
         mine = np.flatnonzero(part.valid & (data.judge == code) & (place[data.item] >= 0))
-        at, said = place[data.item[mine]], data.value[mine]
+        at, reply = place[data.item[mine]], data.value[mine]
         row["n_gold"] = len(mine)
         if skills is not None:
             row["skill"] = skills.column("skill")[code].as_py() if count[code] else None
@@ -56,10 +56,10 @@ def judge_rows(part: Part, criterion: Any) -> Rows:
             row |= {"low": low, "high": high}
             row |= _rates(part, mine, at)
         else:
-            off = said - truth[at]
-            row["correlation"] = _correlation(said, truth[at])
+            off = reply - truth[at]
+            row["correlation"] = _correlation(reply, truth[at])
             row["error"] = float(np.sqrt(np.mean(off**2))) if len(mine) and data.same_scale else None
-        bias, half = _mean_and_half(said - truth[at]) if data.same_scale else (None, None)
+        bias, half = _mean_and_half(reply - truth[at]) if data.same_scale else (None, None)
         row |= {"bias": bias, "bias_low": _less(bias, half), "bias_high": _less(bias, half, 1)}
         rows.append(row)
     return rows
@@ -70,11 +70,11 @@ def _rates(part: Part, mine: Ints, at: Ints) -> dict[str, Any]:
     data = part.data
     if not data.share or len(data.classes) < 2:
         return {}
-    passes, said = data.worth[part.gold_class[at]] == 1.0, data.value[mine] == 1.0
+    passes, reply = data.worth[part.gold_class[at]] == 1.0, data.value[mine] == 1.0
     good, bad = int(passes.sum()), int((~passes).sum())
     return {
-        "true_positive_rate": float(said[passes].mean()) if good else None,
-        "true_negative_rate": float((~said[~passes]).mean()) if bad else None,
+        "true_positive_rate": float(reply[passes].mean()) if good else None,
+        "true_negative_rate": float((~reply[~passes]).mean()) if bad else None,
     }
 
 
@@ -98,29 +98,29 @@ def _less(middle: float | None, half: float | None, sign: int = -1) -> float | N
 def judge_families(part: Part) -> list[Any]:
     """Family of each judge: given by name, by the column of families, or by its name."""
     data = part.data
-    found = [part.families.get(judge, part.families.get(str(judge))) for judge in data.judges]
+    outcome = [part.families.get(judge, part.families.get(str(judge))) for judge in data.judges]
     column = data.extra.get("family")
     if column is not None:
         for code in range(data.n_judges):
             rows = np.flatnonzero(data.judge == code)
-            if found[code] is None and len(rows):
-                found[code] = column.names[int(column.codes[rows[0]])]
+            if outcome[code] is None and len(rows):
+                outcome[code] = column.names[int(column.codes[rows[0]])]
     by_name = families_by_name(data.judges)
-    return [own if own is not None else other for own, other in zip(found, by_name, strict=True)]
+    return [own if own is not None else other for own, other in zip(outcome, by_name, strict=True)]
 
 
 def _system_families(part: Part) -> list[Any]:
     data = part.data
-    found = [part.families.get(one, part.families.get(str(one))) for one in data.systems]
+    outcome = [part.families.get(one, part.families.get(str(one))) for one in data.systems]
     column = data.extra.get("system_family")
     if column is not None:
         system = data.system_of[data.item]
         for code in range(len(data.systems)):
             rows = np.flatnonzero(system == code)
-            if found[code] is None and len(rows):
-                found[code] = column.names[int(column.codes[rows[0]])]
+            if outcome[code] is None and len(rows):
+                outcome[code] = column.names[int(column.codes[rows[0]])]
     by_name = families_by_name(data.systems)
-    return [own if own is not None else other for own, other in zip(found, by_name, strict=True)]
+    return [own if own is not None else other for own, other in zip(outcome, by_name, strict=True)]
 
 
 def _numbers(column: Coded, what: Callable[[float], float] = lambda x: x) -> Array:
@@ -133,20 +133,20 @@ def _numbers(column: Coded, what: Callable[[float], float] = lambda x: x) -> Arr
 
 def covariates(part: Part) -> dict[str, Array]:
     """Position, binary logarithm of the length and own family (0 or 1) of each verdict, if the log has them."""
-    data, found = part.data, {}
+    data, outcome = part.data, {}
     if "position" in data.extra:
         position = data.extra["position"]
-        found["position"] = _numbers(position)
-        if np.isnan(found["position"]).all():
-            found["position"] = position.codes.astype(np.float64) + 1
+        outcome["position"] = _numbers(position)
+        if np.isnan(outcome["position"]).all():
+            outcome["position"] = position.codes.astype(np.float64) + 1
     if "length" in data.extra:
-        found["length"] = _numbers(data.extra["length"], lambda x: math.log2(x) if x > 0 else math.nan)
-    own, made = judge_families(part), _system_families(part)
-    known = {name for name in made if name is not None}
-    if known & {name for name in own if name is not None}:
-        same = np.array([[one is not None and one == other for other in made] for one in own], np.float64)
-        found[_OWN] = same[data.judge, data.system_of[data.item]]
-    return found
+        outcome["length"] = _numbers(data.extra["length"], lambda x: math.log2(x) if x > 0 else math.nan)
+    own, pieces = judge_families(part), _system_families(part)
+    reference = {name for name in pieces if name is not None}
+    if reference & {name for name in own if name is not None}:
+        same = np.array([[one is not None and one == other for other in pieces] for one in own], np.float64)
+        outcome[_OWN] = same[data.judge, data.system_of[data.item]]
+    return outcome
 
 
 def bias_rows(part: Part, criterion: Any) -> Rows:
@@ -173,12 +173,12 @@ def bias_rows(part: Part, criterion: Any) -> Rows:
                 {"criterion": criterion, "bias": name, "judge": judge}
                 | _slope(column[mine][ok], off, data.clusters[data.item[mine][ok]])
             )
-        known = np.flatnonzero(valid & ~np.isnan(labels[data.item]) & ~np.isnan(column))
-        if len(known):
-            off = data.value[known] - labels[data.item[known]]
+        reference = np.flatnonzero(valid & ~np.isnan(labels[data.item]) & ~np.isnan(column))
+        if len(reference):
+            off = data.value[reference] - labels[data.item[reference]]
             rows.append(
                 {"criterion": criterion, "bias": name, "judge": "(all)"}
-                | _slope(column[known], off, data.clusters[data.item[known]])
+                | _slope(column[reference], off, data.clusters[data.item[reference]])
             )
     tested = [row for row in rows if row["p_value"] is not None]
     for row, q in (
@@ -211,12 +211,12 @@ def _slope(x: Array, y: Array, clusters: Ints) -> dict[str, Any]:
     empty: dict[str, Any] = {"n": len(x), "effect": None, "low": None, "high": None, "p_value": None}
     if len(x) < _FEWEST or np.ptp(x) < _TINY:
         return empty
-    moved = x - x.mean()
-    square = float(moved @ moved)
-    slope = float(moved @ y) / square
-    rest = y - y.mean() - slope * moved
+    offsets = x - x.mean()
+    square = float(offsets @ offsets)
+    slope = float(offsets @ y) / square
+    rest = y - y.mean() - slope * offsets
     _, code = np.unique(clusters, return_inverse=True)
-    sums = np.bincount(np.ravel(code), moved * rest)
+    sums = np.bincount(np.ravel(code), offsets * rest)
     n = len(sums)
     if n < 3:
         return empty
@@ -299,7 +299,7 @@ def drift_rows(part: Part, criterion: Any) -> Rows:
         "label": label[valid],
         "time": order[valid],
     }
-    found = audit.drift(log, order="time").frame().to_pylist()
+    outcome = audit.drift(log, order="time").frame().to_pylist()
     return [
         {
             "criterion": criterion,
@@ -312,5 +312,5 @@ def drift_rows(part: Part, criterion: Any) -> Rows:
             "p_value": row["p_value"],
             "q_value": row["q_value"],
         }
-        for row in found
+        for row in outcome
     ]

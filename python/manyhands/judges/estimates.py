@@ -49,7 +49,7 @@ class Score:
         Items that the score is about.
     what
         What is estimated, such as "share of 'pass'".
-    remarks
+    warnings
         What is doubtful.
     """
 
@@ -63,7 +63,7 @@ class Score:
     gold_only: tuple[float, float, float]
     n_items: int
     what: str = "mean"
-    remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def half_width(self) -> float:
@@ -103,7 +103,7 @@ class Difference:
     paired: bool
     first: str
     second: str
-    remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         verdict = (
@@ -187,7 +187,7 @@ class Design:
 
 
 def predict(
-    known: Array,
+    reference: Array,
     others: Callable[[Array], Array],
     n_others: int,
     y: Array,
@@ -212,18 +212,18 @@ def predict(
         Least and largest value of a label.
     """
     fold, n = design.folds(), len(y)
-    penalty = np.diag(np.r_[_RIDGE_CONSENSUS, np.full(known.shape[1] - 1, _RIDGE_JUDGE)])
+    penalty = np.diag(np.r_[_RIDGE_CONSENSUS, np.full(reference.shape[1] - 1, _RIDGE_JUDGE)])
     at, of = np.zeros(n), np.zeros(n_others)
     turns = int(fold.max()) + 1
     for turn in range(turns):
         train = fold != turn if turns > 1 else np.ones(n, np.bool_)
-        mean, center, slope = y[train].mean(), known[train].mean(axis=0), np.zeros(known.shape[1])
+        mean, center, slope = y[train].mean(), reference[train].mean(axis=0), np.zeros(reference.shape[1])
         spread = bounds[1] - bounds[0]
         share = (mean - bounds[0]) / spread
         slope[0] = max(share * (1 - share), _LEAST_SLOPE) * spread
-        moved = known[train] - center
-        slope += np.linalg.solve(moved.T @ moved + penalty, moved.T @ (y[train] - mean - moved @ slope))
-        at[fold == turn] = np.clip(mean + (known[fold == turn] - center) @ slope, *bounds)
+        offsets = reference[train] - center
+        slope += np.linalg.solve(offsets.T @ offsets + penalty, offsets.T @ (y[train] - mean - offsets @ slope))
+        at[fold == turn] = np.clip(mean + (reference[fold == turn] - center) @ slope, *bounds)
         of += np.clip(mean + others(slope) - center @ slope, *bounds) / turns
     return at, of
 
@@ -253,13 +253,13 @@ def powered_mean(y: Array, at: Array, of: Array, design: Design) -> Powered:
     constant = spread < _TINY
     n_simple = spread / variance if not constant and variance > 0 else _size_by_design(design, weights)
     n_simple = n_simple if np.ptp(design.strata) else min(n_simple, float(n))
-    moved = at - float(weights @ at)
-    own = float(weights @ moved**2) * n / max(n - 1, 1)
+    offsets = at - float(weights @ at)
+    own = float(weights @ offsets**2) * n / max(n - 1, 1)
     others = float(of.var()) if len(of) else 0.0
     correlation = math.nan
     weight = 0.0
     if not constant and own > _TINY and others > _TINY and n >= FEWEST:
-        shared = float(weights @ (moved * (y - gold))) * n / max(n - 1, 1)
+        shared = float(weights @ (offsets * (y - gold))) * n / max(n - 1, 1)
         weight = float(np.clip(shared / ((1 + n / len(of)) * max(own, others)), 0.0, 1.0))
         correlation = shared / math.sqrt(own * spread)
     corrected = design.variance(y - weight * at)[0] + weight**2 * design.variance_of_others(of)
@@ -293,9 +293,9 @@ def score_of(
     alone = _interval(part.gold, part, 1.0, share, bounds)
     estimate = min(max(part.mean, bounds[0]), bounds[1])
     explained = 0.0 if math.isnan(part.correlation) else min(max(part.correlation, 0.0), 0.999) ** 2
-    remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     if n < FEWEST:
-        remarks += (f"With fewer than {FEWEST} human labels, judges do not enter the score.",)
+        warnings += (f"With fewer than {FEWEST} human labels, judges do not enter the score.",)
     return Score(
         estimate=estimate,
         low=min(interval[0], estimate),
@@ -307,7 +307,7 @@ def score_of(
         gold_only=(part.gold, *alone),
         n_items=n + len(of),
         what=what,
-        remarks=remarks,
+        warnings=warnings,
     )
 
 
@@ -331,7 +331,7 @@ def difference_of(d: Array, at: Array, of: Array, design: Design, names: tuple[s
     # One more item that differs, for either system, must not come as a surprise.
     simple = float(((d - part.gold) ** 2).sum() + spread**2) / (n + 2) / max(part.n_simple, 1.0)
     half = student_quantile(LEVEL, part.freedom) * math.sqrt(part.ratio * max(part.variance, simple))
-    remarks = () if n >= FEWEST else (f"With fewer than {FEWEST} pairs of human labels, judges do not enter.",)
+    warnings = () if n >= FEWEST else (f"With fewer than {FEWEST} pairs of human labels, judges do not enter.",)
     return Difference(
         estimate=min(max(part.mean, -spread), spread),
         low=max(part.mean - half, -spread),
@@ -341,5 +341,5 @@ def difference_of(d: Array, at: Array, of: Array, design: Design, names: tuple[s
         paired=True,
         first=names[0],
         second=names[1],
-        remarks=remarks,
+        warnings=warnings,
     )

@@ -176,20 +176,20 @@ def _overview(content: dict[str, Any]) -> str:
             bound = "" if number["measured"] else "at most "
             where = "" if part["criterion"] is None else f" on {part['criterion']}"
             sentences.append(
-                f"The {number['n']:.3g} judges are worth {bound}{number['estimate']:.1f} independent ones{where} (95 % "
+                f"The {number['n']:.3g} judges count as {bound}{number['estimate']:.1f} independent ones{where} (95 % "
                 f"interval {number['low']:.1f}–{number['high']:.1f})."
             )
     figures += [("Items", f"{content['n_items']:,}", ""), ("Verdicts", f"{content['n_verdicts']:,}", "")]
     figures += [("Could not be read", f"{content['n_failed']:,}", "verdicts")]
     figures += [("Human labels", f"{content['n_gold']:,}", "")]
-    shown = "".join(
+    figures_html = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{value}</dd>{f'<dd class=about>{about}</dd>' if about else ''}</div>"
         for name, value, about in figures
     )
-    remarks = "".join(f"<li>{escape(remark)}</li>" for remark in content["remarks"])
-    notes = f"<h3>Warnings</h3><ul>{remarks}</ul>" if remarks else ""
+    warnings = "".join(f"<li>{escape(remark)}</li>" for remark in content["warnings"])
+    notes = f"<h3>Warnings</h3><ul>{warnings}</ul>" if warnings else ""
     text = escape(" ".join(sentences))
-    return f'<p class="verdict">{text}</p><dl class="figures">{shown}</dl>{notes}'
+    return f'<p class="verdict">{text}</p><dl class="figures">{figures_html}</dl>{notes}'
 
 
 def _scores(content: dict[str, Any]) -> str:
@@ -311,7 +311,7 @@ def _method(content: dict[str, Any]) -> str:
     text = (
         "A score combines human labels with the judges' verdicts on all items (prediction-powered inference with "
         "cross-fitting). Its interval holds if the labeled items are a random sample, whatever the judges get wrong. "
-        "The effective number of judges states how many independent ones the panel is worth, since errors that judges "
+        "The effective number of judges is how many independent ones hold the same evidence, since errors that judges "
         "share count once. Without human labels it is an upper bound. Biases compare a judge with the human label "
         "where there is one, and otherwise with the other judges; the row (all) uses human labels only."
     )

@@ -1,4 +1,4 @@
-"""A panel of judges: scores with intervals, how many judges it is worth, and what is wrong with each."""
+"""A panel of judges: scores with intervals, effective number of judges, biases and failures."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def panel(
     >>> panel.effective_judges
     <6.0 of 6 annotators; 95 % interval 4.5–6.0>
     """
-    chosen = {
+    column_names = {
         "task": task,
         "judge": judge,
         "verdict": verdict,
@@ -154,14 +154,14 @@ def panel(
         raise ValueError(f"kind must be 'classes' or 'numbers', not {kind!r}")
     if scale is not None and not (len(scale) == 2 and scale[0] < scale[1]):
         raise ValueError(f"scale must be a pair of increasing numbers, not {scale!r}")
-    log = table_of(verdicts, chosen, "the log", layout=layout)
-    human = None if gold is None else table_of(gold, chosen, "gold", gold=True)
+    log = table_of(verdicts, column_names, "the log", layout=layout)
+    human = None if gold is None else table_of(gold, column_names, "gold", gold=True)
     parts = encode(log, human, kind=kind, positive=positive, values=values, scale=scale)
-    made = {name: Part(one, dict(families or {}), int(seed)) for name, one in parts.items()}
-    found = Panel(made, log.source)
-    for remark in found.remarks:
+    pieces = {name: Part(one, dict(families or {}), int(seed)) for name, one in parts.items()}
+    outcome = Panel(pieces, log.source)
+    for remark in outcome.warnings:
         warn_of_data(remark)
-    return found
+    return outcome
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -225,13 +225,13 @@ class Panel:
         return sum(len(part.gold[0]) for part in self._parts.values())
 
     @property
-    def remarks(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:
         """What is doubtful about the log, in whole sentences."""
-        found: list[str] = []
+        outcome: list[str] = []
         for part in self._parts.values():
-            found += part.data.remarks
-            found += _alike(part)
-        return tuple(dict.fromkeys(found))
+            outcome += part.data.warnings
+            outcome += _alike(part)
+        return tuple(dict.fromkeys(outcome))
 
     def _part(self, what: str) -> Part:
         if len(self._parts) > 1:
@@ -265,8 +265,8 @@ class Panel:
             data = part.data
             share = data.share and bool(np.isin(y, (0.0, 1.0)).all())
             self._memo[key] = score_of(y, at, of, design, share=share, bounds=data.bounds, what=data.what)
-        found: Score = self._memo[key]
-        return found
+        outcome: Score = self._memo[key]
+        return outcome
 
     def scores(self) -> pa.Table:
         """Return one row per criterion and system, as an Arrow table: the score, its interval and what it rests on."""
@@ -320,20 +320,22 @@ class Panel:
         label[item] = y
         weights = np.ones(data.n_items)
         weights[item] = weight
-        known = ~np.isnan(label[one]) & ~np.isnan(label[other]) if len(both) else np.zeros(0, np.bool_)
-        if known.sum() < 2:
+        reference = ~np.isnan(label[one]) & ~np.isnan(label[other]) if len(both) else np.zeros(0, np.bool_)
+        if reference.sum() < 2:
             return self._unpaired(part, codes, (str(first), str(second)))
-        rest = ~known
+        rest = ~reference
         spread = data.bounds[1] - data.bounds[0]
         own = np.sqrt(weights[one] * weights[other])
         groups_of = (
             data.clusters[one] if len(np.unique(data.clusters)) < len(np.unique(data.task_of)) else data.task_of[one]
         )
-        design = Design(own[known], data.strata[one[known]], groups_of[known], data.strata[one[rest]], groups_of[rest])
+        design = Design(
+            own[reference], data.strata[one[reference]], groups_of[reference], data.strata[one[rest]], groups_of[rest]
+        )
         features = part.features
-        d = label[one[known]] - label[other[known]]
+        d = label[one[reference]] - label[other[reference]]
         at, of = predict(
-            features.rows(one[known]) - features.rows(other[known]),
+            features.rows(one[reference]) - features.rows(other[reference]),
             lambda slope: times(features, one[rest], slope) - times(features, other[rest], slope),
             int(rest.sum()),
             d,
@@ -343,7 +345,7 @@ class Panel:
         return difference_of(d, at, of, design, (str(first), str(second)), spread)
 
     def _unpaired(self, part: Part, codes: tuple[int, int], names: tuple[str, str]) -> Difference:
-        made: list[Powered] = []
+        pieces: list[Powered] = []
         for code, name in zip(codes, names, strict=True):
             mask = part.data.system_of == code
             _, y, _, design = part.labeled(mask)
@@ -351,12 +353,12 @@ class Panel:
                 raise ValueError(
                     f"system {name!r} has {counted(len(y), 'human label')}; a difference needs two or more"
                 )
-            made.append(powered_mean(y, *part.predicted(mask), design))
+            pieces.append(powered_mean(y, *part.predicted(mask), design))
         spread = part.data.bounds[1] - part.data.bounds[0]
         # A constant sample still leaves room for one label that differs.
-        errors = [max(one.ratio * one.variance, (spread / (one.n_simple + 2)) ** 2) for one in made]
-        t = student_quantile(LEVEL, min(one.freedom for one in made))
-        middle, half = made[0].mean - made[1].mean, t * math.sqrt(sum(errors))
+        errors = [max(one.ratio * one.variance, (spread / (one.n_simple + 2)) ** 2) for one in pieces]
+        t = student_quantile(LEVEL, min(one.freedom for one in pieces))
+        middle, half = pieces[0].mean - pieces[1].mean, t * math.sqrt(sum(errors))
         n = sum(len(part.labeled(part.data.system_of == code)[0]) for code in codes)
         remark = "No two items with human labels for both systems: labeling the same items for both would be sharper."
         return Difference(
@@ -364,18 +366,18 @@ class Panel:
             low=max(middle - half, -spread),
             high=min(middle + half, spread),
             n_gold=n,
-            worth_labels=n / float(np.mean([one.ratio for one in made])),
+            worth_labels=n / float(np.mean([one.ratio for one in pieces])),
             paired=False,
             first=names[0],
             second=names[1],
-            remarks=(remark,),
+            warnings=(remark,),
         )
 
     # --------------------------------------------------------------------------------------------- judges
 
     @property
     def effective_judges(self) -> EffectiveNumber | None:
-        """How many independent judges the panel is worth; None for a single judge.
+        """How many independent judges hold the same evidence; None for a single judge.
 
         Measured from 30 human labels on; otherwise an upper bound, because errors that all judges share look like the
         truth.
@@ -388,8 +390,8 @@ class Panel:
         part = self._part("families")
         if part.data.n_judges < 3:
             return []
-        found = groups(part.votes).groups
-        return [[part.data.judges[int(code)] for code in group] for group in found]
+        outcome = groups(part.votes).groups
+        return [[part.data.judges[int(code)] for code in group] for group in outcome]
 
     def judges_frame(self) -> pa.Table:
         """Return one row per judge and criterion: verdicts, failures, agreement with human labels, and bias.
@@ -404,7 +406,7 @@ class Panel:
         return _frame(rows, ("criterion", "judge", "family"))
 
     def confusion(self, judge: Any) -> pa.Table:
-        """Count what a judge said of the items that people labeled: one row per human label, one column per verdict."""
+        """Count a judge's verdicts on labeled items: one row per human label, one column per verdict."""
         part = self._part("confusion")
         data = part.data
         if not data.is_classes:
@@ -416,8 +418,8 @@ class Panel:
         place[part.gold[0]] = part.gold_class
         rows = (data.judge == data.judges.index(judge)) & (place[data.item] >= 0)
         table = np.zeros((len(data.classes), len(data.classes) + 1), np.int64)
-        said = np.where(data.label[rows] < 0, len(data.classes), data.label[rows])
-        np.add.at(table, (place[data.item[rows]], said), 1)
+        reply = np.where(data.label[rows] < 0, len(data.classes), data.label[rows])
+        np.add.at(table, (place[data.item[rows]], reply), 1)
         columns: dict[str, Any] = {"human": [str(one) for one in data.classes]}
         columns |= {str(one): table[:, code] for code, one in enumerate(data.classes)}
         return arrow.table(columns | {"(failed)": table[:, -1]})
@@ -460,8 +462,8 @@ class Panel:
         frames = []
         for name, part in self._parts.items():
             data = part.data
-            known = np.zeros(data.n_items, np.bool_)
-            known[part.gold[0]] = True
+            reference = np.zeros(data.n_items, np.bool_)
+            reference[part.gold[0]] = True
             columns: dict[str, Any] = {} if name is None else {"criterion": [str(name)] * data.n_items}
             columns |= {"task": Coded(data.tasks, data.task_of).values()}
             if len(data.systems) > 1:
@@ -474,7 +476,7 @@ class Panel:
             else:
                 value, error = self._values(part)
                 columns |= {"value": value, "error": error}
-            columns |= {"n_verdicts": np.bincount(data.item[part.valid], minlength=data.n_items), "human": known}
+            columns |= {"n_verdicts": np.bincount(data.item[part.valid], minlength=data.n_items), "human": reference}
             frames.append(arrow.table(columns))
         import pyarrow as pa
 
@@ -643,7 +645,7 @@ def _alike(part: Part) -> list[str]:
     np.maximum.at(high, item, value)
     several = np.bincount(item, minlength=data.n_items) > 1
     if several.any() and not (high[several] > low[several]).any():
-        return [f"All judges give the same verdict on every item{about}: they are worth one judge."]
+        return [f"All judges give the same verdict on every item{about}: they count as one judge."]
     return []
 
 
@@ -653,16 +655,16 @@ def _population(group: list[Any], population: Mapping[Any, float] | None, n: int
         return np.ones(n)
     if not group:
         raise ValueError("population= needs a column group in gold")
-    given = {str(name): float(share) for name, share in population.items()}
+    entry = {str(name): float(share) for name, share in population.items()}
     names = [str(one) for one in group]
-    lacking = sorted(set(names) - set(given))
+    lacking = sorted(set(names) - set(entry))
     if lacking:
         raise ValueError(f"population= has no share for the group {listed(lacking)}")
-    empty = sorted(name for name, share in given.items() if share > 0 and name not in set(names))
+    empty = sorted(name for name, share in entry.items() if share > 0 and name not in set(names))
     if empty:
         raise ValueError(f"no human label is by the group {listed(empty)} of population=")
     counts = {name: names.count(name) for name in set(names)}
-    return np.array([given[name] / counts[name] for name in names]) * n
+    return np.array([entry[name] / counts[name] for name in names]) * n
 
 
 def _frame(rows: Sequence[Mapping[str, Any]], texts: Iterable[str]) -> pa.Table:

@@ -132,7 +132,7 @@ class Part:
 
     @cached_property
     def effective(self) -> EffectiveNumber | None:
-        """How many independent judges the panel is worth."""
+        """How many independent judges hold the same evidence."""
         data = self.data
         item, y, _ = self.gold
         if len(item) >= _MEASURED_FROM:

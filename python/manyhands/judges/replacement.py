@@ -59,7 +59,7 @@ class Replacement:
     passed
         Whether the judge may replace the annotators: it wins against at least half of them.
     winning_rate
-        Share of annotators against whom it wins.
+        Share of annotators that it beats.
     advantage
         Probability that the judge agrees with the other annotators at least as well as an annotator does, averaged over
         annotators: the measure to compare judges by.
@@ -69,7 +69,7 @@ class Replacement:
         The margin, the test and the kind of answers.
     n_items
         Items that count.
-    remarks
+    warnings
         What is doubtful.
     """
 
@@ -83,7 +83,7 @@ class Replacement:
     kind: str
     n_items: int
     _rows: dict[str, Any]
-    remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def frame(self) -> pa.Table:
         """Return one row per annotator, as an Arrow table.
@@ -101,7 +101,7 @@ class Replacement:
             f"<The judge {verdict} the annotators: wins against {self.winning_rate:.0%} of {n}, advantage "
             f"{self.advantage:.3f}, 95 % interval {self.low:.3f}–{self.high:.3f}>"
         )
-        return "\n".join((first, *self.remarks))
+        return "\n".join((first, *self.warnings))
 
 
 def replacement_test(
@@ -118,26 +118,26 @@ def replacement_test(
 ) -> Replacement:
     """Test if a judge may replace annotators: the alternative-annotator test.
 
-    Each annotator in turn is left out. On every item, the judge and that annotator are compared with the remaining ones:
-    whoever agrees better wins the item. The judge wins against the annotator if it loses less than `epsilon` more items
-    than it wins, after a correction for the number of annotators. It passes if it wins against half of them.
+    Each annotator in turn is left out. On every item, the judge and that annotator are compared with the remaining
+    ones: the one that agrees better wins the item. The judge wins against the annotator if it loses less than `epsilon`
+    more items than it wins, after a correction for the number of annotators. It passes if it wins against half of them.
 
     Parameters
     ----------
     humans : mapping, frame or table
-        Answers ``{annotator: {item: answer}}``; a frame with the columns ``task``, ``worker`` and the answer; or a table
-        of manyhands: classes, numbers, sets of labels, texts, spans or boxes. Items need two or more annotators.
+        Answers ``{annotator: {item: answer}}``; a frame with the columns ``task``, ``worker`` and the answer; or a
+        table of manyhands: classes, numbers, sets of labels, texts, spans or boxes. Items need two or more annotators.
     judge : mapping, frame or table
         Answers of the judge: ``{item: answer}``, or as `humans` with a single worker.
     kind : {"classes", "numbers", "sets", "texts", "spans", "boxes"}, optional
         What answers are; by default that of the table, or by their type: text is a class, a list of boxes or spans is
         what its items are.
     distance : callable, optional
-        Distance of two answers, in place of that of the kind. Classes are equal or not; numbers and grades have the root
-        mean squared difference; sets Jaccard's; texts word edits relative to the longer one; spans 1 - F1 of exact
+        Distance of two answers, in place of that of the kind. Classes are equal or not; numbers and grades have the
+        root mean squared difference; sets Jaccard's; texts word edits relative to the longer one; spans 1 - F1 of exact
         spans; boxes 1 - F1 with overlaps (IoU) in place of matches.
     epsilon : float, default 0.2
-        Advantage that the judge is granted for being cheap: 0.2 for experts, 0.15 for trained annotators, 0.1 for crowds.
+        Advantage that the judge gets for being cheap: 0.2 for experts, 0.15 for trained annotators, 0.1 for crowds.
     test : {"score", "t"}, default "score"
         ``"score"`` estimates the variance under the null hypothesis (Tango, 1998). ``"t"`` is the published rule, which
         rejects too often if differences are rare (`docs/evidence/judges.md`).
@@ -178,13 +178,13 @@ def replacement_test(
     check_between("level", level, such_as=0.05)
     check_number("epsilon", epsilon, least=0, most=1)
     check_number("min_items", min_items, least=2, whole=True)
-    people, found = _answers(humans, "humans")
+    people, outcome = _answers(humans, "humans")
     machine, _ = _answers_of_judge(judge)
-    kind = kind or found or _kind_by_type(people)
+    kind = kind or outcome or _kind_by_type(people)
     score = _scorer(kind, distance, people, machine)
     shared: dict[Any, list[Any]] = {}
-    for person, said in people.items():
-        for item in said:
+    for person, reply in people.items():
+        for item in reply:
             if item in machine:
                 shared.setdefault(item, []).append(person)
     shared = {item: who for item, who in shared.items() if len(who) >= 2}
@@ -193,15 +193,15 @@ def replacement_test(
     names, rows, skipped = [], [], []
     influence: dict[Any, float] = {}
     wins: dict[Any, dict[Any, float]] = {}
-    for person, said in people.items():
-        items = [item for item in said if item in shared]
+    for person, reply in people.items():
+        items = [item for item in reply if item in shared]
         if len(items) < min_items:
             skipped.append(person)
             continue
         ours, theirs = np.empty(len(items)), np.empty(len(items))
         for place, item in enumerate(items):
             others = [people[other][item] for other in shared[item] if other != person]
-            ours[place], theirs[place] = score(machine[item], others), score(said[item], others)
+            ours[place], theirs[place] = score(machine[item], others), score(reply[item], others)
         better, worse = (ours >= theirs).astype(np.float64), (theirs >= ours).astype(np.float64)
         d = worse - better
         group = None if clusters is None else [clusters.get(item, ("", item)) for item in items]
@@ -214,7 +214,7 @@ def replacement_test(
             "min_items="
         )
     n_items, advantages, differences, p = (np.array(column) for column in zip(*rows, strict=True))
-    for person, won in wins.items():
+    for won in wins.values():
         mean = sum(won.values()) / len(won)
         for item, one in won.items():
             key = clusters.get(item, ("", item)) if clusters is not None else item
@@ -225,11 +225,11 @@ def replacement_test(
     advantage = float(advantages.mean())
     rejected = benjamini_yekutieli(p, float(level))
     rate = float(rejected.mean())
-    remarks = []
+    warnings = []
     if skipped:
-        remarks.append(f"Not compared, with fewer than {min_items} items: {listed(skipped)}.")
+        warnings.append(f"Not compared, with fewer than {min_items} items: {listed(skipped)}.")
     if len(names) < 3:
-        remarks.append("Fewer than three annotators: who represents the group is a comparison with one or two people.")
+        warnings.append("Fewer than three annotators: who represents the group is a comparison with one or two people.")
     return Replacement(
         passed=rate >= 0.5,
         winning_rate=rate,
@@ -248,7 +248,7 @@ def replacement_test(
             "p_value": p,
             "wins": rejected,
         },
-        remarks=tuple(remarks),
+        warnings=tuple(warnings),
     )
 
 
@@ -303,12 +303,12 @@ def _answers(data: Any, what: str) -> tuple[Answers, str | None]:
     if isinstance(data, Records):
         return _of_table(data, what), _KIND_OF.get(data.kind)
     if isinstance(data, Mapping) and data and all(isinstance(one, Mapping) for one in data.values()):
-        return {person: dict(said) for person, said in data.items()}, None
+        return {person: dict(reply) for person, reply in data.items()}, None
     try:
         names = names_of(data)
     except TypeError:
         raise TypeError(
-            f"{what} must be {{annotator: {{item: answer}}}}, a frame or a table of manyhands, not {type(data).__name__}"
+            f"{what} must be {{annotator: {{item: answer}}}}, a frame or a table, not {type(data).__name__}"
         ) from None
     roles = find_roles(names, {}, what)
     column = {role: Coded.of(_column(data, roles[role])).values() for role in ("task", "judge", "verdict")}
@@ -326,33 +326,35 @@ def _answers_of_judge(data: Any) -> tuple[dict[Any, Any], str | None]:
         return dict(data), None
     if isinstance(data, Mapping) and data and all(isinstance(one, list) for one in data.values()):
         try:
-            found, kind = _answers(data, "judge")
+            outcome, kind = _answers(data, "judge")
         except (ValueError, TypeError, KeyError):  # lists are answers, such as spans
             return dict(data), None
     elif not isinstance(data, Mapping | Records):
         names = names_of(data)
         roles = find_roles(names, {}, "judge", gold=True)
         if "judge" not in roles:
-            tasks, said = (Coded.of(_column(data, roles[role])).values() for role in ("task", "verdict"))
-            return dict(zip(tasks, said, strict=True)), None
-        found, kind = _answers(data, "judge")
+            tasks, reply = (Coded.of(_column(data, roles[role])).values() for role in ("task", "verdict"))
+            return dict(zip(tasks, reply, strict=True)), None
+        outcome, kind = _answers(data, "judge")
     else:
-        found, kind = _answers(data, "judge")
-    if len(found) != 1:
-        raise ValueError(f"judge has answers of {counted(len(found), 'judge')}: {listed(list(found))}; pass those of one")
-    return next(iter(found.values())), kind
+        outcome, kind = _answers(data, "judge")
+    if len(outcome) != 1:
+        raise ValueError(
+            f"judge has answers of {counted(len(outcome), 'judge')}: {listed(list(outcome))}; pass those of one"
+        )
+    return next(iter(outcome.values())), kind
 
 
 def _by_person(rows: Any, what: str) -> Answers:
-    found: Answers = {}
-    for person, item, said in rows:
-        if said is None or (isinstance(said, float) and math.isnan(said)):
+    outcome: Answers = {}
+    for person, item, reply in rows:
+        if reply is None or (isinstance(reply, float) and math.isnan(reply)):
             continue
-        mine = found.setdefault(person, {})
+        mine = outcome.setdefault(person, {})
         if item in mine:
             raise ValueError(f"{what}: {person!r} answered item {item!r} twice; keep one answer")
-        mine[item] = said
-    return found
+        mine[item] = reply
+    return outcome
 
 
 def _of_table(table: Records, what: str) -> Answers:
@@ -365,17 +367,17 @@ def _of_table(table: Records, what: str) -> Answers:
     rows = frame.select([item, person, *fields]).to_pylist()
     if len(fields) == 1:
         return _by_person(((row[person], row[item], row[fields[0]]) for row in rows), what)
-    found: Answers = {}
+    outcome: Answers = {}
     for row in rows:
         one = tuple(row[name] for name in fields)
-        said = found.setdefault(row[person], {}).setdefault(row[item], [])
+        reply = outcome.setdefault(row[person], {}).setdefault(row[item], [])
         if one[0] is not None:
-            said.append(one)
-    return found
+            reply.append(one)
+    return outcome
 
 
 def _kind_by_type(people: Answers) -> str:
-    one = next((said for each in people.values() for said in each.values()), None)
+    one = next((reply for each in people.values() for reply in each.values()), None)
     if one is None:
         raise ValueError("humans has no answers")
     if isinstance(one, bool | str | np.bool_):
@@ -384,7 +386,7 @@ def _kind_by_type(people: Answers) -> str:
         return "numbers"
     if isinstance(one, set | frozenset):
         return "sets"
-    first = next((part for each in people.values() for said in each.values() for part in said), None)
+    first = next((part for each in people.values() for reply in each.values() for part in reply), None)
     if isinstance(first, tuple | list) and len(first) >= 4:
         return "boxes"
     if isinstance(first, tuple | list):
@@ -397,13 +399,15 @@ def _scorer(
 ) -> Callable[[Any, list[Any]], float]:
     """How well an answer agrees with others."""
     if distance is not None:
-        return lambda said, others: -float(np.mean([distance(said, other) for other in others]))
+        return lambda reply, others: -float(np.mean([distance(reply, other) for other in others]))
     if kind == "numbers":
         for who, each in (*people.items(), ("the judge", machine)):
-            for item, said in each.items():
-                if isinstance(said, str) or not np.isfinite(said):
-                    raise ValueError(f"{who}: the answer {said!r} to item {item!r} is not a number; pass kind='classes'")
-        return lambda said, others: -math.sqrt(float(np.mean([(said - other) ** 2 for other in others])))
+            for item, reply in each.items():
+                if isinstance(reply, str) or not np.isfinite(reply):
+                    raise ValueError(
+                        f"{who}: the answer {reply!r} to item {item!r} is not a number; pass kind='classes'"
+                    )
+        return lambda reply, others: -math.sqrt(float(np.mean([(reply - other) ** 2 for other in others])))
     agree: dict[str, Callable[[Any, Any], float]] = {
         "classes": lambda one, other: float(one == other),
         "sets": _jaccard,
@@ -412,7 +416,7 @@ def _scorer(
         "boxes": _alike_boxes,
     }
     measure = agree[kind]
-    return lambda said, others: float(np.mean([measure(said, other) for other in others]))
+    return lambda reply, others: float(np.mean([measure(reply, other) for other in others]))
 
 
 def _jaccard(one: Any, other: Any) -> float:

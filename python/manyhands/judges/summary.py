@@ -27,7 +27,7 @@ def as_dict(panel: Panel) -> dict[str, Any]:
         "judges": [str(one) for one in panel.judges],
         "systems": [str(one) for one in panel.systems if one is not None],
         "criteria": [str(one) for one in panel.criteria if one is not None],
-        "remarks": list(panel.remarks),
+        "warnings": list(panel.warnings),
     }
     enough = panel.n_gold >= 2
     content["scores"] = panel.scores().to_pylist() if enough else None
@@ -66,13 +66,13 @@ def _finite(value: Any) -> Any:
 def differences(panel: Panel) -> list[Difference]:
     """Differences of each system from the first one, as far as there are human labels for both."""
     systems = panel.systems
-    found = []
+    outcome = []
     for other in systems[1 : _MOST + 1]:
         try:
-            found.append(panel.difference(other, systems[0]))
+            outcome.append(panel.difference(other, systems[0]))
         except ValueError:  # fewer than two human labels of one of them
             continue
-    return found
+    return outcome
 
 
 def failed_gates(
@@ -104,27 +104,27 @@ def failed_gates(
         check_between("max_width", max_width, such_as=0.05)
     if min_score is not None:
         check_number("min_score", min_score, least=-math.inf)
-    found = []
+    outcome = []
     for name in panel.criteria:
         one, where = panel[name], "" if name is None else f" of {name}"
         if min_effective is not None:
             number = one.effective_judges
             value = 1.0 if number is None else number.estimate
             if value < min_effective:
-                found.append(f"effective judges{where} {value:.1f} < {min_effective:g}")
+                outcome.append(f"effective judges{where} {value:.1f} < {min_effective:g}")
         if max_width is None and min_score is None:
             continue
         for row in scores_of(one, compared):
             about = where if row["system"] is None else f"{where} of {row['system']}"
             half = (row["high"] - row["low"]) / 2
             if max_width is not None and half > max_width:
-                found.append(f"half-width of the score{about} ±{half:.3f} > {max_width:g}")
+                outcome.append(f"half-width of the score{about} ±{half:.3f} > {max_width:g}")
             if min_score is not None and row["low"] < min_score:
-                found.append(
+                outcome.append(
                     f"score{about} {row['estimate']:.3f}, 95 % interval {row['low']:.3f}–{row['high']:.3f}: its lower "
                     f"end is below {min_score:g}"
                 )
-    return found
+    return outcome
 
 
 def scores_of(panel: Panel, compared: bool) -> list[dict[str, Any]]:
@@ -170,7 +170,7 @@ def markdown(panel: Panel, gates: list[str], *, title: str = "Judges") -> str:
     ]
     if panel.n_failed:
         lines.append(f"- {counted(panel.n_failed, 'verdict')} could not be read.")
-    lines += [f"- {_cell(remark)}" for remark in panel.remarks]
+    lines += [f"- {_cell(remark)}" for remark in panel.warnings]
     return "\n".join(lines).rstrip() + "\n"
 
 

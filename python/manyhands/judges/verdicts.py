@@ -165,11 +165,11 @@ class Table:
 
 
 def table_of(
-    data: Any, chosen: Mapping[str, str | None], what: str, *, gold: bool = False, layout: str = "long"
+    data: Any, columns_by_role: Mapping[str, str | None], what: str, *, gold: bool = False, layout: str = "long"
 ) -> Table:
     """Return the columns of verdicts or gold in whatever form they come."""
     if isinstance(data, str | os.PathLike) or (_is_paths(data)):
-        return _from_files(data, chosen, what, gold, layout)
+        return _from_files(data, columns_by_role, what, gold, layout)
     if isinstance(data, Annotations | Ratings):
         frame = data.to_frame()
         role = "label" if isinstance(data, Annotations) else "value"
@@ -178,9 +178,9 @@ def table_of(
     if isinstance(data, Records):
         raise TypeError(f"{what} must be classes, grades, numbers or preferences, not {data.kind} answers")
     if isinstance(data, Mapping) and data and all(isinstance(one, Mapping) for one in data.values()):
-        rows = [(task, judge, said) for judge, items in data.items() for task, said in items.items()]
-        task, judge, said = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [])
-        return Table.of({"task": task, "judge": judge, "verdict": said}, what)
+        rows = [(task, judge, reply) for judge, items in data.items() for task, reply in items.items()]
+        task, judge, reply = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [])
+        return Table.of({"task": task, "judge": judge, "verdict": reply}, what)
     if gold and isinstance(data, Mapping) and not all(isinstance(one, list | np.ndarray) for one in data.values()):
         return Table.of({"task": list(data), "verdict": list(data.values())}, what)
     if gold and isinstance(data, tuple) and len(data) == 2:
@@ -193,20 +193,20 @@ def table_of(
     if isinstance(data, list | tuple) and data and all(isinstance(row, Mapping) for row in data):
         fields = list(dict.fromkeys(name for row in data for name in row))
         data = {name: [row.get(name) for row in data] for name in fields}
-    return _from_frame(data, chosen, what, gold)
+    return _from_frame(data, columns_by_role, what, gold)
 
 
 def _is_paths(data: Any) -> bool:
     return isinstance(data, list | tuple) and bool(data) and all(isinstance(one, str | os.PathLike) for one in data)
 
 
-def _from_files(data: Any, chosen: Mapping[str, str | None], what: str, gold: bool, layout: str) -> Table:
+def _from_files(data: Any, columns_by_role: Mapping[str, str | None], what: str, gold: bool, layout: str) -> Table:
     """Read plain tables with all their columns, and exports as their readers do."""
-    worker = chosen.get("judge")
+    worker = columns_by_role.get("judge")
     log = open_log(data, layout=layout, **({"worker": worker} if worker is not None else {}))
     where = listed([str(one.path) for one in log.sources])
     if layout == "wide":
-        return replace(table_of(log.read(), chosen, what), source=where)
+        return replace(table_of(log.read(), columns_by_role, what), source=where)
     document: Any = log.document
     if document is None:
         import pyarrow as pa
@@ -215,14 +215,14 @@ def _from_files(data: Any, chosen: Mapping[str, str | None], what: str, gold: bo
 
         parts = [read_columns(source, column_names(source)) for source in log.sources]
         columns = parts[0] if len(parts) == 1 else pa.concat_tables(parts, promote_options="permissive")
-        table = _from_frame(columns, chosen, where, gold)
+        table = _from_frame(columns, columns_by_role, where, gold)
         return replace(table, columns={role: one.as_integers() for role, one in table.columns.items()})
     if hasattr(document, "column_names"):
-        return _from_frame(document, chosen, where, gold)
-    return replace(table_of(log.read(), chosen, what), source=where)
+        return _from_frame(document, columns_by_role, where, gold)
+    return replace(table_of(log.read(), columns_by_role, what), source=where)
 
 
-def _from_frame(data: Any, chosen: Mapping[str, str | None], what: str, gold: bool) -> Table:
+def _from_frame(data: Any, columns_by_role: Mapping[str, str | None], what: str, gold: bool) -> Table:
     try:
         names = names_of(data)
     except TypeError:
@@ -234,12 +234,12 @@ def _from_frame(data: Any, chosen: Mapping[str, str | None], what: str, gold: bo
 
     raw, columns, _ = named_columns(data)
     by_name = {str(name): column for name, column in zip(raw, columns, strict=True)}
-    roles = find_roles(names, chosen, what, gold=gold)
-    found = {role: Coded.of(by_name[name]) for role, name in roles.items()}
-    lengths = {name: len(column) for name, column in found.items()}
+    roles = find_roles(names, columns_by_role, what, gold=gold)
+    outcome = {role: Coded.of(by_name[name]) for role, name in roles.items()}
+    lengths = {name: len(column) for name, column in outcome.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"{what} has columns of different lengths: {lengths}")
-    return Table(found, what)
+    return Table(outcome, what)
 
 
 def _plain(column: Any) -> list[Any]:
@@ -251,38 +251,38 @@ def _plain(column: Any) -> list[Any]:
 
 
 def find_roles(
-    names: Sequence[str], chosen: Mapping[str, str | None], what: str, *, gold: bool = False
+    names: Sequence[str], columns_by_role: Mapping[str, str | None], what: str, *, gold: bool = False
 ) -> dict[str, str]:
     """Find the column of each role among names: the chosen one, or the first well-known name."""
     roles = ROLES | _GOLD_ROLES if gold else ROLES
-    found: dict[str, str] = {}
-    for role, name in chosen.items():
+    outcome: dict[str, str] = {}
+    for role, name in columns_by_role.items():
         if name is None or (gold and name not in names and role not in ("task", "verdict")):
             continue
         if role not in roles:
             continue
         if name not in names:
             raise MissingColumnError(f"{what} has no column {name!r}; its columns are {listed(list(names), 30)}", role)
-        found[role] = name
-    for role, known in roles.items():
-        if role not in found:
-            free = [name for name in names if name not in found.values()]
-            matches = known_among(free, known) or known_among(free, _WEAKER.get(role, ()))
+        outcome[role] = name
+    for role, reference in roles.items():
+        if role not in outcome:
+            free = [name for name in names if name not in outcome.values()]
+            matches = known_among(free, reference) or known_among(free, _WEAKER.get(role, ()))
             if matches:
-                found[role] = _first(matches, (*known, *_WEAKER.get(role, ())))
-    needed = ("task", "verdict") if gold else ("task", "judge", "verdict")
-    for role in needed:
-        if role not in found:
+                outcome[role] = _first(matches, (*reference, *_WEAKER.get(role, ())))
+    required = ("task", "verdict") if gold else ("task", "judge", "verdict")
+    for role in required:
+        if role not in outcome:
             raise MissingColumnError(
                 f"{what} has no column that looks like its {role}; pass {role}=…; its columns are "
                 f"{listed(list(names), 30)}",
                 role,
             )
-    return found
+    return outcome
 
 
-def _first(matches: list[str], known: tuple[str, ...]) -> str:
-    order = {name: place for place, name in enumerate(known)}
+def _first(matches: list[str], reference: tuple[str, ...]) -> str:
+    order = {name: place for place, name in enumerate(reference)}
     return min(matches, key=lambda name: order.get(normalised(name), order.get(name, len(order))))
 
 
@@ -323,7 +323,7 @@ class Encoded:
     strata: Ints
     n_failed: int
     n_repeats: int
-    remarks: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = field(default=())
 
     @property
     def n_items(self) -> int:
@@ -364,7 +364,7 @@ class Gold:
 
 
 def is_failed(value: Any) -> bool:
-    """Whether a verdict is missing or says that there is none."""
+    """Whether a verdict is missing or stands for a failure."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return True
     return isinstance(value, str) and value.strip().lower() in FAILED
@@ -397,7 +397,7 @@ def encode(
     """Split a log by criterion, and encode each part."""
     if not len(verdicts):
         raise ValueError(f"{verdicts.source} has no verdicts")
-    columns = _oriented(verdicts.columns, verdicts.source)
+    columns = _orient(verdicts.columns, verdicts.source)
     for role in ("task", "judge"):
         column = columns[role]
         if None in column.names:
@@ -405,7 +405,7 @@ def encode(
             raise ValueError(f"{verdicts.source}: row {row + 1:,} has no {role}")
     criteria = columns.get("criterion")
     names = [None] if criteria is None else criteria.names
-    of_gold = {} if gold is None else _oriented(gold.columns, gold.source)
+    of_gold = {} if gold is None else _orient(gold.columns, gold.source)
     by_text = {str(name): place for place, name in enumerate(names)}
     places = None
     if gold is not None and criteria is not None:
@@ -420,24 +420,24 @@ def encode(
             )
     parts = {}
     for place, name in enumerate(names):
-        mine, known = columns, of_gold
+        mine, reference = columns, of_gold
         if criteria is not None and len(names) > 1:
             rows = np.flatnonzero(criteria.codes == place)
             mine = {role: column.take(rows) for role, column in columns.items()}
         if places is not None:
-            kept = np.flatnonzero(places == place)
-            known = {role: column.take(kept) for role, column in of_gold.items()}
-        parts[name] = _encode_part(name, mine, known, verdicts.source, kind, positive, values, scale)
+            selection = np.flatnonzero(places == place)
+            reference = {role: column.take(selection) for role, column in of_gold.items()}
+        parts[name] = _encode_part(name, mine, reference, verdicts.source, kind, positive, values, scale)
     return parts
 
 
-def _oriented(columns: dict[str, Coded], source: str) -> dict[str, Coded]:
+def _orient(columns: dict[str, Coded], source: str) -> dict[str, Coded]:
     """Turn comparisons of two systems into verdicts from the view of each of them."""
     if "left" not in columns or "right" not in columns:
         return {role: column for role, column in columns.items() if role not in ("left", "right")}
-    left, right, said = (columns[role].values() for role in ("left", "right", "verdict"))
+    left, right, reply = (columns[role].values() for role in ("left", "right", "verdict"))
     wins: list[tuple[str | None, str | None]] = []
-    for row, (one, other, choice) in enumerate(zip(left, right, said, strict=True)):
+    for row, (one, other, choice) in enumerate(zip(left, right, reply, strict=True)):
         word = None if is_failed(choice) else str(choice).strip().lower()
         if word is None:
             wins.append((None, None))
@@ -451,14 +451,14 @@ def _oriented(columns: dict[str, Coded], source: str) -> dict[str, Coded]:
             raise ValueError(
                 f"{source}: row {row + 1:,} prefers {choice!r}, which is not A, B or a tie, nor {one!r} or {other!r}"
             )
-    twice = np.repeat(np.arange(len(said)), 2)
+    twice = np.repeat(np.arange(len(reply)), 2)
     out = {
         role: column.take(twice)
         for role, column in columns.items()
         if role not in ("left", "right", "system", "position", "verdict")
     }
     out["system"] = Coded.of([one for pair in zip(left, right, strict=True) for one in pair])
-    out["position"] = Coded.of([1, 2] * len(said))
+    out["position"] = Coded.of([1, 2] * len(reply))
     out["verdict"] = Coded.of([one for pair in wins for one in pair])
     return out
 
@@ -473,8 +473,8 @@ def _encode_part(
     values: Mapping[Any, float] | None,
     scale: tuple[float, float] | None,
 ) -> Encoded:
-    said = columns["verdict"]
-    n = len(said)
+    reply = columns["verdict"]
+    n = len(reply)
     tasks, judges = columns["task"].compact(), columns["judge"].compact()
     systems = columns["system"].compact() if "system" in columns else Coded([None], np.zeros(n, np.int64))
     n_systems = len(systems.names)
@@ -486,7 +486,7 @@ def _encode_part(
     ]
     about = "" if criterion is None else f" of criterion {criterion!r}"
     human = gold["verdict"].compact().names if gold else []
-    used = said.compact()
+    used = reply.compact()
     failed_name = np.array(used.each(is_failed), np.bool_)
     if failed_name.all():
         raise ValueError(f"{source}: no verdict{about} could be read; the first is {used.names[0]!r}")
@@ -501,16 +501,16 @@ def _encode_part(
     )
     value, label = scheme.encode(used)
     judge, failed = judges.codes, failed_name[used.codes]
-    known = _gold_rows(gold, tasks.names, systems.names, codes, scheme, source)
-    remarks: list[str] = []
+    reference = _gold_rows(gold, tasks.names, systems.names, codes, scheme, source)
+    warnings: list[str] = []
     repeats = n - len(np.unique(item * len(judges.names) + judge))
     if repeats:
-        remarks.append(f"{counted(repeats, 'verdict')}{about} repeat a judge's verdict on the same item; all count.")
-    remarks += [
+        warnings.append(f"{counted(repeats, 'verdict')}{about} repeat a judge's verdict on the same item; all count.")
+    warnings += [
         f"Judge {judges.names[place]!r} failed on every item{about}; no estimate uses it."
         for place in np.flatnonzero(np.bincount(judge[~failed], minlength=len(judges.names)) == 0).tolist()
     ]
-    remarks += _mixed_scales(scheme, value, judge, judges.names)
+    warnings += _mixed_scales(scheme, value, judge, judges.names)
     clusters = _item_codes(columns.get("cluster"), first)
     if clusters is None:
         clusters = task_of if n_systems > 1 else np.arange(len(items))
@@ -534,12 +534,12 @@ def _encode_part(
         what=scheme.what,
         same_scale=scheme.of_human is None,
         extra={role: columns[role] for role in _EXTRA if role in columns},
-        gold=known,
+        gold=reference,
         clusters=clusters,
         strata=np.zeros(len(items), np.int64) if strata is None else strata,
         n_failed=int(failed.sum()),
         n_repeats=repeats,
-        remarks=tuple(remarks),
+        warnings=tuple(warnings),
     )
 
 
@@ -566,20 +566,20 @@ class _Scheme:
     #: What human labels count for by their text, where they are classes and verdicts are numbers.
     of_human: dict[Any, float] | None = None
 
-    def encode_gold(self, said: Coded) -> tuple[Array, Ints]:
+    def encode_gold(self, reply: Coded) -> tuple[Array, Ints]:
         """Value and class code of each human label."""
         if self.of_human is None:
-            return self.encode(said)
-        values = [math.nan if is_failed(one) else self.of_human[_key(one)] for one in said.names]
-        return np.array(values, np.float64)[said.codes], np.full(len(said), -1, np.int64)
+            return self.encode(reply)
+        values = [math.nan if is_failed(one) else self.of_human[_key(one)] for one in reply.names]
+        return np.array(values, np.float64)[reply.codes], np.full(len(reply), -1, np.int64)
 
-    def encode(self, said: Coded) -> tuple[Array, Ints]:
+    def encode(self, reply: Coded) -> tuple[Array, Ints]:
         """Value and class code of each verdict; NaN and -1 for failures."""
         if not self.classes:
-            values = [math.nan if is_failed(one) else as_number(one) for one in said.names]
-            return np.array(values, np.float64)[said.codes], np.full(len(said), -1, np.int64)
+            values = [math.nan if is_failed(one) else as_number(one) for one in reply.names]
+            return np.array(values, np.float64)[reply.codes], np.full(len(reply), -1, np.int64)
         place = {_key(one): code for code, one in enumerate(self.classes)}
-        label = np.array([-1 if is_failed(one) else place[_key(one)] for one in said.names], np.int64)[said.codes]
+        label = np.array([-1 if is_failed(one) else place[_key(one)] for one in reply.names], np.int64)[reply.codes]
         return np.where(label >= 0, self.worth[label], math.nan), label
 
 
@@ -595,7 +595,7 @@ def _key(value: Any) -> Any:
 
 
 def _scheme(
-    said: list[Any],
+    reply: list[Any],
     human: list[Any],
     kind: str | None,
     positive: Any,
@@ -603,22 +603,22 @@ def _scheme(
     scale: tuple[float, float] | None,
     about: str,
 ) -> _Scheme:
-    numbers = [as_number(one) for one in said]
+    numbers = [as_number(one) for one in reply]
     distinct = {number for number in numbers if number is not None}
     if kind is None:
         plain = None in numbers or distinct <= {0.0, 1.0} or values is not None
         kind = "classes" if plain else "numbers"
     if kind == "numbers":
-        for one, number in zip(said, numbers, strict=True):
+        for one, number in zip(reply, numbers, strict=True):
             if number is None:
                 raise ValueError(
                     f"verdicts{about} mix numbers and texts: {one!r} is not a number; correct these, or pass "
                     "kind='classes'"
                 )
         return _of_numbers(distinct, human, positive, scale, about)
-    every = [*said, *human]
+    every = [*reply, *human]
     if scale is not None:
-        raise ValueError(f"scale= is for numbers; the verdicts{about} are classes such as {said[0]!r}")
+        raise ValueError(f"scale= is for numbers; the verdicts{about} are classes such as {reply[0]!r}")
     by_key: dict[Any, Any] = {}
     for one in every:
         by_key.setdefault(_key(one), one.strip() if isinstance(one, str) else one)
@@ -639,9 +639,9 @@ def _of_numbers(
     outside = [one for one in sorted(distinct) if scale is not None and not scale[0] <= one <= scale[1]]
     if scale is not None and outside:
         raise ValueError(f"score {outside[0]:g}{about} lies outside the scale {scale[0]:g} to {scale[1]:g}")
-    known = [as_number(one) for one in human]
+    reference = [as_number(one) for one in human]
     classes = human and (
-        None in known or positive is not None or (set(known) <= {0.0, 1.0} and not distinct <= {0.0, 1.0})
+        None in reference or positive is not None or (set(reference) <= {0.0, 1.0} and not distinct <= {0.0, 1.0})
     )
     if classes:
         keys = sorted({_key(one) for one in human})
@@ -650,7 +650,7 @@ def _of_numbers(
         good = [key for key, value in worth.items() if value == 1.0]
         what = f"share of {', '.join(repr(one) for one in good)}" if share and good else "mean value"
         return _Scheme([], np.zeros(0), (0.0, 1.0), share, what, worth)
-    every = distinct | {one for one in known if one is not None}
+    every = distinct | {one for one in reference if one is not None}
     wrong = [one for one in sorted(every) if scale is not None and not scale[0] <= one <= scale[1]]
     if scale is not None and wrong:
         raise ValueError(f"gold has the score {wrong[0]:g}{about}, outside the scale {scale[0]:g} to {scale[1]:g}")
@@ -660,26 +660,26 @@ def _of_numbers(
 
 def _worths(keys: list[Any], positive: Any, values: Mapping[Any, float] | None, about: str) -> list[float]:
     if values is not None:
-        given = {_key(name): float(value) for name, value in values.items()}
-        lacking = [key for key in keys if key not in given]
+        entry = {_key(name): float(value) for name, value in values.items()}
+        lacking = [key for key in keys if key not in entry]
         if lacking:
             raise ValueError(f"values= has no number for {listed(lacking)}")
-        return [given[key] for key in keys]
+        return [entry[key] for key in keys]
     if positive is not None:
-        wanted = {
+        targets = {
             _key(one) for one in (positive if isinstance(positive, list | tuple | set | frozenset) else [positive])
         }
-        unknown = sorted(wanted - set(keys))
+        unknown = sorted(targets - set(keys))
         if unknown:
             raise ValueError(f"positive= names {listed(unknown)}, which no verdict is; verdicts are {listed(keys, 20)}")
-        return [float(key in wanted) for key in keys]
-    known = [VALUES.get(str(key).lower()) for key in keys]
-    if None in known:
+        return [float(key in targets) for key in keys]
+    reference = [VALUES.get(str(key).lower()) for key in keys]
+    if None in reference:
         raise ValueError(
             f"the verdicts{about} {listed(keys, 20)} do not show which of them counts as a pass: pass positive='…', or "
             "values={…} with a number for each"
         )
-    return [float(value) for value in known if value is not None]
+    return [float(value) for value in reference if value is not None]
 
 
 def _mixed_scales(scheme: _Scheme, value: Array, judge: Ints, judges: list[Any]) -> list[str]:
@@ -719,17 +719,17 @@ def _gold_rows(
         system = np.array(gold["system"].each(lambda one: of_system.get(str(one), -1)), np.int64)[gold["system"].codes]
     pair = task * n_systems + system
     item = np.minimum(np.searchsorted(codes, pair), len(codes) - 1)
-    said = np.array(gold["verdict"].each(lambda one: not is_failed(one)), np.bool_)[gold["verdict"].codes]
+    reply = np.array(gold["verdict"].each(lambda one: not is_failed(one)), np.bool_)[gold["verdict"].codes]
     there = (task >= 0) & (system >= 0) & (codes[item] == pair)
-    lost = np.flatnonzero(said & ~there)
+    lost = np.flatnonzero(reply & ~there)
     unknown = gold["task"].take(lost[:4]).values()
-    if len(lost) and not (said & there).any():
+    if len(lost) and not (reply & there).any():
         raise ValueError(f"gold labels no item of {source}: {listed(unknown)} are not among its items")
     if len(lost):
         warn_of_data(
-            f"{len(lost):,} of {int(said.sum()):,} gold labels are for items not in the log: {listed(unknown)}"
+            f"{len(lost):,} of {int(reply.sum()):,} gold labels are for items not in the log: {listed(unknown)}"
         )
-    rows = np.flatnonzero(said & there)
+    rows = np.flatnonzero(reply & there)
     item = item[rows]
     value, label = scheme.encode_gold(gold["verdict"].take(rows))
     annotator = [str(one) for one in gold["judge"].take(rows).values()] if "judge" in gold else []
@@ -752,22 +752,22 @@ def _weights(probability: Coded | None, rows: Ints) -> Array:
     if probability is None:
         return weight
     inverse = []
-    for given in probability.names:
-        chance = None if is_failed(given) else as_number(given)
-        if not is_failed(given) and (chance is None or not 0 < chance <= 1):
-            raise ValueError(f"gold: the sampling probability {given!r} must lie above 0 and be at most 1")
+    for entry in probability.names:
+        chance = None if is_failed(entry) else as_number(entry)
+        if not is_failed(entry) and (chance is None or not 0 < chance <= 1):
+            raise ValueError(f"gold: the sampling probability {entry!r} must lie above 0 and be at most 1")
         inverse.append(math.nan if chance is None else 1.0 / chance)
     weight = np.array(inverse, np.float64)[probability.codes[rows]]
-    drawn = ~np.isnan(weight)
-    if drawn.any():
-        weight[drawn] /= weight[drawn].mean()
-    weight[~drawn] = 1.0
+    sample = ~np.isnan(weight)
+    if sample.any():
+        weight[sample] /= weight[sample].mean()
+    weight[~sample] = 1.0
     return weight
 
 
 def families_by_name(names: Iterable[Any]) -> list[str | None]:
     """Families of models by what their names contain; None for unknown ones."""
-    known = {
+    reference = {
         "openai": ("gpt", "o1", "o3", "o4", "openai", "davinci"),
         "anthropic": ("claude", "anthropic"),
         "google": ("gemini", "gemma", "palm", "bard"),
@@ -778,8 +778,10 @@ def families_by_name(names: Iterable[Any]) -> list[str | None]:
         "cohere": ("command-r", "cohere", "aya"),
         "microsoft": ("phi-", "phi3", "phi4"),
     }
-    found: list[str | None] = []
+    outcome: list[str | None] = []
     for name in names:
         text = str(name).lower()
-        found.append(next((family for family, parts in known.items() if any(part in text for part in parts)), None))
-    return found
+        outcome.append(
+            next((family for family, parts in reference.items() if any(part in text for part in parts)), None)
+        )
+    return outcome
