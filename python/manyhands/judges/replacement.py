@@ -180,8 +180,8 @@ def replacement_test(
     check_number("min_items", min_items, least=2, whole=True)
     people, outcome = _answers(humans, "humans")
     machine, _ = _answers_of_judge(judge)
-    kind = kind or outcome or _kind_by_type(people)
-    score = _scorer(kind, distance, people, machine)
+    of_answers = kind or outcome or _kind_by_type(people)
+    score = _scorer(of_answers, distance, people, machine)
     shared: dict[Any, list[Any]] = {}
     for person, reply in people.items():
         for item in reply:
@@ -238,7 +238,7 @@ def replacement_test(
         high=min(advantage + half, 1.0),
         epsilon=float(epsilon),
         test=test,
-        kind="distance" if distance is not None else kind,
+        kind="distance" if distance is not None else of_answers,
         n_items=len(shared),
         _rows={
             "annotator": [str(name) for name in names],
@@ -453,7 +453,7 @@ def _alike_boxes(one: Any, other: Any) -> float:
                 overlap[i, j] = 0.0
     total = 0.0
     for _ in range(min(overlap.shape)):
-        i, j = np.unravel_index(int(overlap.argmax()), overlap.shape)
+        i, j = divmod(int(overlap.argmax()), overlap.shape[1])
         total += float(overlap[i, j])
         overlap[i, :], overlap[:, j] = 0.0, 0.0
     return 2 * total / (len(one) + len(other))
