@@ -27,6 +27,7 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "benches" / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "tutorials").glob("*.md")),
 ]
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.ipynb"))
 BLOCK = re.compile(r"^<!-- (given|not run:)(.*?)-->|^```(python|sh)\n(.*?)^```", re.DOTALL | re.MULTILINE)

@@ -23,7 +23,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from manyhands.desk import label_studio
-from manyhands.desk.desk import ConflictError, Desk
+from manyhands.desk.desk import LONGEST_NAME, LONGEST_NOTE, ConflictError, Desk
 from manyhands.desk.openapi import document
 from manyhands.desk.questions import AnswerError
 
@@ -32,6 +32,8 @@ _HERE = Path(__file__).parent
 MOST_BYTES = 8_000_000
 RECEIVING = 15.0
 ANSWERING = 60.0
+#: Characters of texts that are longer than names.
+_LONGEST = {"note": LONGEST_NOTE}
 #: Logs that are aggregated at the same time.
 _MOST_FITS = 2
 #: What browsers may do with the page: nothing but itself.
@@ -423,6 +425,8 @@ def _text(content: Mapping[str, Any], name: str, *, needed: bool = False) -> str
     value = content.get(name, "")
     if not isinstance(value, str) or (needed and not value):
         raise HTTPException(422, f"{name} must be a text")
+    if len(value) > _LONGEST.get(name, LONGEST_NAME):
+        raise HTTPException(422, f"{name} is too long: {len(value):,} characters")
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 from manyhands.desk.desk import ConflictError, Desk
 from manyhands.desk.questions import AnswerError, plain
+from manyhands.errors import spelling
 
 #: Controls that can hold an answer, by the form of the question: tag, type of a result, name of its value.
 _CONTROLS = {
@@ -167,7 +168,7 @@ def _id(task: Any) -> Any:
     data = task.get("data")
     if isinstance(data, Mapping) and isinstance(data.get("task"), str | int):
         return data["task"]
-    if not isinstance(task.get("id"), str | int):
+    if not isinstance(task.get("id"), str | int) or isinstance(task["id"], bool):
         raise ValueError("a task must have an id")
     return task["id"]
 
@@ -187,7 +188,7 @@ def aggregate_rows(rows: list[Mapping[str, Any]], kind: str | None) -> dict[str,
     nested = [name for name, column in columns.items() if any(isinstance(one, Mapping) for one in column)]
     if nested:
         raise ValueError(f"column {nested[0]!r} holds objects; values must be texts, numbers or lists")
-    with warnings.catch_warnings(record=True) as messages:
+    with warnings.catch_warnings(record=True) as messages, spelling(lambda name, value: name):
         warnings.simplefilter("always")
         model = aggregate(columns, kind=kind)
     return {

@@ -122,7 +122,7 @@ def document() -> dict[str, Any]:
                     {"kind": _TEXT, "answers": _LIST, "workers": _LIST},
                     body=_object(
                         {
-                            "rows": {"type": "array", "items": _OBJECT, "minItems": 1},
+                            "rows": {"type": "array", "items": {"type": "object", "minProperties": 1}, "minItems": 1},
                             "kind": {"type": ["string", "null"]},
                         },
                         "rows",
@@ -138,7 +138,13 @@ def document() -> dict[str, Any]:
                     "predict",
                     "Label Studio: predictions for tasks of the log",
                     {"results": _LIST},
-                    body=_object({"tasks": {"type": "array", "items": _OBJECT}, "label_config": _TEXT}, "tasks"),
+                    body=_object(
+                        {
+                            "tasks": {"type": "array", "items": _object({"id": {"type": ["integer", "string"]}}, "id")},
+                            "label_config": {"type": ["string", "null"], "description": "XML of the project"},
+                        },
+                        "tasks",
+                    ),
                 )
             },
             "/webhook": {
@@ -146,7 +152,7 @@ def document() -> dict[str, Any]:
                     "webhook",
                     "Label Studio: record annotations that are marked as ground truth",
                     {"recorded": {"type": "boolean"}},
-                    body=_object({"action": _TEXT, "annotation": _OBJECT, "task": _OBJECT}),
+                    body=_object({"action": _ANY, "annotation": _ANY, "task": _ANY}),
                     errors=(404, 409, 507),
                 )
             },
