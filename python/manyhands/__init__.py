@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from manyhands import collect as collect
     from manyhands import defer as defer
     from manyhands import fairness as fairness
+    from manyhands import judges as judges
     from manyhands import learn as learn
     from manyhands import plots as plots
     from manyhands.collect.guarantee import promise as promise
@@ -105,7 +106,7 @@ __all__ = [
 
 # Imported when asked for. Some need torch or matplotlib, and are kept out of ``from manyhands import *``; the others
 # would take a tenth of the time of importing all the rest.
-_LAZY = ("audit", "collect", "defer", "fairness", "learn", "plots")
+_LAZY = ("audit", "collect", "defer", "fairness", "judges", "learn", "plots")
 #: Functions of such packages, and where they are.
 _FROM = {"promise": "manyhands.collect.guarantee", "read": "manyhands.io.read"}
 

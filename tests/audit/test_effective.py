@@ -1,4 +1,4 @@
-"""How many independent annotators the answers to a task are worth."""
+"""Effective number of annotators."""
 
 from __future__ import annotations
 
@@ -110,9 +110,9 @@ def test_errors_that_do_not_vary_have_no_number() -> None:
     task, worker, _ = log.table.columns()
     right = np.asarray(gold[1])[task.astype(int)]
     same = mh.Annotations.from_codes(task, worker, right, n_tasks=50, n_workers=4, n_classes=2)
-    found = mh.audit.dependence(same, gold=gold)
-    assert not found.effective_annotators.measured
-    assert any("too few errors" in remark for remark in found.remarks)
+    outcome = mh.audit.dependence(same, gold=gold)
+    assert not outcome.effective_annotators.measured
+    assert any("too few errors" in remark for remark in outcome.remarks)
 
 
 def test_large_crowds_count_answers_per_task_and_have_no_eigenvalue() -> None:
@@ -144,9 +144,9 @@ def test_errors_behind_a_latent_factor_correlate_as_the_bivariate_normal_says(la
 def test_families_are_the_groups() -> None:
     league = np.repeat([0, 1, -1], [4, 4, 4])
     crowd = mh.simulate(400, 12, 3, crowd="one-coin", labels_per_task=12, groups=league, copying=0.7, seed=1)
-    found = mh.audit.dependence(crowd.log)
-    assert found.families == [[0, 1, 2, 3], [4, 5, 6, 7]]
-    assert pickle.loads(pickle.dumps(found)).effective_annotators == found.effective_annotators
+    outcome = mh.audit.dependence(crowd.log)
+    assert outcome.families == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert pickle.loads(pickle.dumps(outcome)).effective_annotators == outcome.effective_annotators
 
 
 def test_gold_for_unknown_tasks_is_named() -> None:

@@ -15,9 +15,9 @@ from manyhands.audit.groups import groups
 from manyhands.categorical._calibration import error_correlation, probability_of_correlation
 from manyhands.categorical._passes import expected_counts
 
-#: The correlation that real crowds have on average: an error from half of it on cannot tell it from none.
+#: The correlation that real crowds have on average: an error from half of it on, it cannot be distinguished from none.
 _USUAL = 0.25
-#: Share of all possible answers from which a few annotators are a panel, all of whom answer a task.
+#: Share of all possible answers from which a few annotators are a panel in which all answer each task.
 _DENSE = 0.5
 
 
@@ -36,7 +36,7 @@ class Dependence:
     cannot_tell
         Whether the error is so large that a correlation as real crowds have it, 0.25, could be none.
     effective_annotators
-        How many independent annotators the answers to a task are worth, with an interval.
+        How many independent annotators hold as much evidence as the answers to a task, with an interval.
     remarks
         What is doubtful, in whole sentences.
     """
@@ -63,9 +63,9 @@ class Dependence:
 
 
 def dependence(votes: Any, *, gold: Any = None, seed: int = 0) -> Dependence:
-    """Measure how strongly errors on a task are correlated, and how many independent annotators the answers are worth.
+    """Measure how strongly errors on a task are correlated, and the effective number of annotators.
 
-    Use it before counting votes: nine annotators with the same blind spots may be worth two. From the answers alone,
+    Use it before counting votes: nine annotators with the same blind spots may count as two. From the answers alone,
     the correlation is estimated by fitting independent workers (`HierarchicalDawidSkene`) and searching for a factor
     that all errors on a task share. With known answers, errors are measured.
 
@@ -122,7 +122,7 @@ def dependence(votes: Any, *, gold: Any = None, seed: int = 0) -> Dependence:
     )
     effective = None
     if gold is not None:
-        effective = _measured(crowd, gold, seed)
+        effective = _effective_number(crowd, gold, seed)
         if effective is None:
             remarks += (
                 "Known answers show too few errors for an effective number of annotators; it is estimated from the "
@@ -147,7 +147,7 @@ def dependence(votes: Any, *, gold: Any = None, seed: int = 0) -> Dependence:
     )
 
 
-def _measured(crowd: Crowd, gold: Any, seed: int) -> EffectiveNumber | None:
+def _effective_number(crowd: Crowd, gold: Any, seed: int) -> EffectiveNumber | None:
     """The effective number on tasks of known class."""
     table = crowd.votes
     index, truth = metrics.match_gold(table.tasks, gold)

@@ -1,4 +1,4 @@
-"""Effective number of annotators: how many independent ones would be worth as much as these."""
+"""Effective number of annotators: how many independent ones hold as much evidence."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CONSTANT = 1e-9
 
 @dataclass(frozen=True)
 class EffectiveNumber:
-    """How many independent annotators the answers to a task are worth.
+    """How many independent annotators hold as much evidence as the answers to a task.
 
     ``float()`` of it is `estimate`.
 
@@ -181,13 +181,13 @@ def _by_eigenvalue(n: float, top: float, usual: float) -> float:
     """Divide n by the largest eigenvalue, moved so that the usual one of independent annotators becomes 1."""
     if n - usual <= _CONSTANT:
         return n
-    moved = 1.0 + (n - 1.0) * (top - usual) / (n - usual)
-    return n / min(max(moved, 1.0), n)
+    corrected = 1.0 + (n - 1.0) * (top - usual) / (n - usual)
+    return n / min(max(corrected, 1.0), n)
 
 
 @dataclass(frozen=True)
 class _Panel:
-    """Standardized errors of a few annotators, (n_tasks, n_workers), and 1 where there is one as the imaginary part."""
+    """Standardized errors of a few annotators, (n_tasks, n_workers): the error + 1j, or 0 where there is none."""
 
     errors: npt.NDArray[np.complex128]
     strata: Ints

@@ -4,9 +4,9 @@ A command's module has ``add``, which declares its arguments, and ``run``, which
 what that needs: ``--help`` must not wait for Arrow. What commands share is in `options` (arguments, checks of
 paths), `methods` (aggregators by name, evaluation) and `console` (tables, JSON, progress, files).
 
-Exit codes: 0, 2 for input that cannot be used (with one line on stderr), 130 after Ctrl-C, 141 when whoever
-reads the output has gone away, 143 when told to end (SIGTERM). Any other exception is a bug and keeps its
-traceback.
+Exit codes: 0, 1 for a limit that does not hold (judges), 2 for input that cannot be used (with one line on stderr), 130
+after Ctrl-C, 141 when the reader of the output has closed it, 143 after SIGTERM. Any other exception is a
+bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from manyhands.cli import (
     explain,
     fairness,
     import_,
+    judges,
     methods_,
     next_,
     promise,
@@ -56,6 +57,7 @@ GROUPS = {
     "answers": (aggregate, explain, report, desk, promise),
     "collecting": (next_,),
     "the crowd": (describe, agreement, workers, audit, fairness),
+    "LLM judges": (judges,),
     "methods": (methods_, compare, bench),
     "logs": (import_, simulate, shards),
     "the shell": (completion,),
@@ -93,9 +95,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             _escaping(args),
             printed_warnings() as args.warnings,
         ):
-            args.run(args)
+            code = args.run(args)
         sys.stdout.flush()
-        return 0
+        return code or 0
     except BrokenPipeError:
         _forget_stdout()
         return 141

@@ -162,7 +162,7 @@ def _content(args: Namespace, found: Review) -> dict[str, Any]:
 
 
 def _effective(found: Review) -> str:
-    """State how many independent annotators the answers to a task are worth."""
+    """State the effective number of annotators."""
     effective = found.dependence.effective_annotators
     return (
         f"at most {effective.estimate:.1f} of {effective.n:.3g} annotators per task are independent (95 % bound "

@@ -172,9 +172,18 @@ class Columns(argparse.Action):
 
 
 def add_command(
-    commands: Commands, name: str, run: Callable[[argparse.Namespace], None], *, about: str, examples: str
+    commands: Commands,
+    name: str,
+    run: Callable[[argparse.Namespace], int | None],
+    *,
+    about: str,
+    examples: str,
+    json_file: bool = False,
 ) -> Parser:
-    """Add a command: what it does in a sentence, and examples for its help, one a line."""
+    """Add a command: what it does in a sentence, and examples for its help, one a line.
+
+    With `json_file`, ``--json`` takes the name of a file, stored as ``json_file``, or none for stdout.
+    """
     lines = "\n".join(f"  manyhands {name} {line.strip()}".rstrip() for line in examples.strip().splitlines())
     many = "examples" if "\n" in lines else "example"
     parser = commands.add_parser(name, help=about, description=about, epilog=f"{many}:\n{lines}")
@@ -188,7 +197,12 @@ def add_command(
         metavar="table|csv|json",
         help="print a table, CSV or one JSON object",
     )
-    shown.add_argument("--json", dest="shown", action="store_const", const="json", help="short for --format json")
+    if json_file:
+        shown.add_argument(
+            "--json", nargs="?", const=STDOUT, dest="json_file", metavar="FILE", help="write JSON to a file"
+        )
+    else:
+        shown.add_argument("--json", dest="shown", action="store_const", const="json", help="short for --format json")
     escape = parser.add_argument(
         "--escape-formulas",
         action="store_true",

@@ -1,0 +1,163 @@
+"""``manyhands judges``: a panel of judges from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import complaint, rows, run, write_rows
+
+from manyhands.cli import main
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def verdicts(tmp_path, monkeypatch):
+    """Two versions, three judges, and labels of 60 items of each."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    lines, human = [], []
+    for version, rate in (("v1", 0.5), ("v2", 0.9)):
+        for task in range(150):
+            good = rng.random() < rate
+            for judge in ("a", "b", HOSTILE):
+                reply = good if rng.random() < 0.85 else not good
+                lines.append([f"t{task}", version, judge, "pass" if reply else "fail", 100 + task])
+            if task < 60:
+                human.append([f"t{task}", version, "pass" if good else "fail"])
+    lines[5][3] = "error"
+    write_rows("v.csv", ["task", "system", "judge", "verdict", "length"], *lines)
+    write_rows("h.csv", ["task", "system", "label"], *human)
+    return tmp_path
+
+
+def test_everything_is_written(verdicts, capsys):
+    code = main(
+        [
+            "judges",
+            "v.csv",
+            "--gold",
+            "h.csv",
+            "--compare",
+            "system",
+            "-o",
+            "j.html",
+            "--json",
+            "j.json",
+            "--markdown",
+            "m.md",
+            "--fused",
+            "f.csv",
+            "--next",
+            "n.csv",
+            "--next-labels",
+            "20",
+        ]
+    )
+    assert code == 0
+    content = json.loads(Path("j.json").read_text())
+    assert content["passed"]
+    assert content["findings"] == []
+    assert [row["system"] for row in content["scores"]] == ["v1", "v2"]
+    assert content["n_failed"] == 1
+    (one,) = content["panels"][0]["differences"]
+    assert 0.2 < one["low"] < one["estimate"] < one["high"]
+    assert len(rows("f.csv")) == 300
+    assert len(rows("n.csv")) == 20
+    assert "0.0" not in {row["probability"] for row in rows("n.csv")}
+    figures_html = capsys.readouterr().out
+    assert "score v1" in figures_html
+    assert "j.html" in figures_html
+    page = Path("j.html").read_text()
+    assert HOSTILE not in page
+    assert "&lt;script&gt;" in page
+    assert page.count("<section") == 6
+    assert HOSTILE not in Path("m.md").read_text()
+
+
+def test_json_goes_to_stdout(verdicts, capsys):
+    run("judges v.csv --gold h.csv --json")
+    assert json.loads(capsys.readouterr().out)["n_gold"] == 120
+    run("judges v.csv --gold h.csv --format json")
+    assert json.loads(capsys.readouterr().out)["n_gold"] == 120
+
+
+@pytest.mark.parametrize(
+    ("limits", "named"),
+    [
+        ("--min-score .8", "v1"),
+        ("--max-width .01", "0.01"),
+        ("--min-effective 9", "effective judges"),
+    ],
+)
+def test_a_limit_that_does_not_hold(verdicts, capsys, limits, named):
+    assert main(f"judges v.csv --gold h.csv --compare system --json j.json {limits}".split()) == 1
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert named in line
+    content = json.loads(Path("j.json").read_text())
+    assert not content["passed"]
+    assert named in content["findings"][0]
+
+
+def test_limits_that_hold(verdicts):
+    assert (
+        main(
+            [
+                "judges",
+                "v.csv",
+                "--gold",
+                "h.csv",
+                "--min-score",
+                ".5",
+                "--max-width",
+                ".2",
+                "--min-effective",
+                "1",
+                "-q",
+            ]
+        )
+        == 0
+    )
+
+
+def test_without_human_labels(verdicts, capsys):
+    run("judges v.csv --json")
+    content = json.loads(capsys.readouterr().out)
+    assert content["scores"] is None
+    assert content["why_no_scores"]
+    assert not content["panels"][0]["effective_judges"]["measured"]
+    run("judges v.csv -o j.html -q")
+    assert "human labels" in Path("j.html").read_text()
+
+
+def test_named_columns_and_scores(verdicts):
+    write_rows("s.csv", ["who", "what", "grade_given"], *[[j, t, (t + j) % 5 + 1] for t in range(60) for j in range(3)])
+    write_rows("g.csv", ["what", "grade_given"], *[[t, t % 5 + 1] for t in range(40)])
+    run("judges s.csv --gold g.csv --columns judge=who,task=what,verdict=grade_given --scale 1,5 --json j.json -q")
+    (row,) = json.loads(Path("j.json").read_text())["scores"]
+    assert 1 <= row["low"] < row["estimate"] < row["high"] <= 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ("v.csv --min-score .5", "--gold"),
+        ("v.csv --gold missing.csv", "missing.csv"),
+        ("missing.csv", "missing.csv"),
+        ("v.csv -o v.csv", "html"),
+        ("v.csv --gold h.csv --json h.csv", "h.csv"),
+        ("v.csv --json --markdown -", "stdout"),
+        ("v.csv --compare version_of", "version_of"),
+        ("v.csv --format csv", "csv"),
+        ("v.csv --values pass", "pass"),
+        ("v.csv --scale 5,1", "5,1"),
+        ("v.csv --gold h.csv --positive great", "great"),
+    ],
+)
+def test_errors_name_what_is_wrong(verdicts, capsys, arguments, named):
+    before = sorted(path.name for path in Path().iterdir())
+    assert named in complaint(capsys, f"judges {arguments}")
+    assert sorted(path.name for path in Path().iterdir()) == before
