@@ -1,6 +1,7 @@
 """The command line: the program, and what `aggregate` prints and writes."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ import pytest
 from commands import complaint, rows, run, subprocess_of, words, write_rows
 
 import manyhands as mh
+from manyhands._base.verdict import Doubts
 from manyhands._base.write import write_table
 from manyhands.cli import COMMANDS, main
 
@@ -204,6 +206,36 @@ def test_evaluation_is_the_metrics(log, crowd, capsys):
     run("aggregate log.csv -o l.csv --evaluate truth.csv")
     stated = f"accuracy {scores['accuracy']:.4f} at a mean confidence of {scores['confidence']:.4f}, balanced"
     assert stated in capsys.readouterr().out
+
+
+def test_summary_states_what_to_trust_and_how_many_answers_to_review(log, capsys):
+    run("aggregate log.csv -o l.csv")
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("answers")]
+    confidence = mh.Consensus().fit(mh.read("log.csv")).posterior_.max(axis=1)
+    assert f"{confidence.mean():.0%}".replace("%", "\N{NO-BREAK SPACE}%") in line
+    n_review, below = re.search(r"review the (\d+) with a confidence below (\d\.\d\d) in l\.csv", line).groups()
+    assert (confidence < float(below)).sum() == int(n_review)
+    doubts = 1 - confidence
+    assert doubts[confidence < float(below)].sum() >= doubts.sum() / 2
+    assert doubts[confidence < float(below) - 0.01].sum() < doubts.sum() / 2
+
+
+@pytest.mark.parametrize(
+    ("confidence", "expected"),
+    [
+        ([1.0, 1.0], (0, 0.0)),
+        ([], (0, 0.0)),
+        ([0.5, 0.905, 0.905], (1, 0.51)),
+        ([0.9] * 4, (4, 0.91)),
+        ([0.0], (1, 0.01)),
+    ],
+)
+def test_doubts_count_the_answers_below_a_bound(confidence, expected):
+    doubts = Doubts()
+    for one in confidence:
+        doubts.add([one])
+    assert doubts.half() == pytest.approx(expected)
+    np.testing.assert_allclose(doubts.mean(), np.mean(confidence) if confidence else np.nan)
 
 
 def test_correlation_of_errors_is_told_and_can_be_given(log, capsys):

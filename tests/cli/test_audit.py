@@ -72,7 +72,7 @@ def test_what_cannot_be_told_is_said(tmp_path, monkeypatch, capsys):
     run("audit log.csv")
     out = capsys.readouterr().out
     assert "uncertain" in out
-    assert "nobody to leave out" in out
+    assert "no worker to leave out" in out
 
 
 @pytest.mark.parametrize(

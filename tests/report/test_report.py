@@ -15,9 +15,10 @@ import pytest
 from commands import PATIENCE
 
 import manyhands as mh
+from manyhands._base.verdict import about
 from manyhands.cli import main
 from manyhands.report import charts
-from manyhands.report.content import _agreement, about, half_of_errors
+from manyhands.report.content import _agreement, half_of_errors
 
 EVIL = "</script><script>document.title='broken'</script><b onmouseover=alert(1)>\u2028&amp;"
 

@@ -64,12 +64,12 @@ GROUPS = {
 }
 COMMANDS = tuple(command for group in GROUPS.values() for command in group)
 
-#: What bad input raises. A KeyError or TypeError may still be a bug, and then --traceback tells where.
+#: What bad input raises. A KeyError or TypeError may still be a bug, and then --traceback shows where.
 BAD_INPUT = (ValueError, KeyError, TypeError, OSError, MemoryError, OverflowError)
 
 
 class Terminated(BaseException):
-    """The process was told to end."""
+    """The process received SIGTERM."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -125,7 +125,7 @@ def _parser() -> Parser:
     parser = Parser(
         prog="manyhands",
         usage="manyhands COMMAND [--help] …",
-        description="Turn many imperfect opinions into one trustworthy answer.",
+        description="Turn the answers of many imperfect annotators into one trustworthy answer per task.",
         epilog="example:\n  manyhands aggregate log.csv -o labels.csv --workers workers.csv",
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")

@@ -1,4 +1,4 @@
-"""``manyhands aggregate``: a log in, a label for each task out."""
+"""``manyhands aggregate``: a log in, one answer per task out."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from manyhands._base.checks import counted
 from manyhands._base.known import Known, measures_of
 from manyhands._base.sources import Layout
+from manyhands._base.verdict import Doubts, about
 from manyhands.categorical.table import Annotations
 from manyhands.cli.console import Stages, number, print_frame, print_json, print_summary, write, write_parts
 from manyhands.cli.kinds import CLASSES, add_kind, read_log, settle_kind
@@ -41,7 +42,7 @@ def add(commands: Commands) -> None:
         commands,
         "aggregate",
         run,
-        about="Find the answer to each task, and how far each worker can be trusted.",
+        about="Aggregate a log: one answer per task with its confidence, and the skill of each worker.",
         examples="""
             log.csv > labels.csv
             log.parquet --method dawid-skene --set max_iter=50 -o labels.parquet --workers workers.csv
@@ -121,14 +122,14 @@ def run(args: Namespace) -> None:
             "fit": summary_of_fit(args, model),
             "errors": summary_of_errors(model),
             "gold": summary_of_gold(model),
-            "labels": str(seen),
+            "answers": seen.summary(args.output),
         }
         facts |= {"truth": summary_of_scores(truth, scores), "wrote": files, "time": str(stages)}
         print_summary(args, facts, stderr=piped and args.shown != "table")
 
 
 def _answers(args: Namespace, model: Any, votes: Any) -> pa.Table:
-    """The answers, in the form they were given in: spans for an export of spans, which `to_frame` gives by tokens."""
+    """Return the answers in the form of the input: spans for an export of spans."""
     from manyhands.io.exports import Export
     from manyhands.io.shown import with_shown
 
@@ -137,7 +138,7 @@ def _answers(args: Namespace, model: Any, votes: Any) -> pa.Table:
 
 
 def _preannotations(args: Namespace) -> Preannotations | None:
-    """Where answers are written back to, if they are: an export, which is looked at before the work starts."""
+    """Return the export to write answers back to, after checking it; None if there is none."""
     if args.preannotations is None:
         return None
     from manyhands.io.exports.preannotations import Preannotations
@@ -150,7 +151,7 @@ def _preannotations(args: Namespace) -> Preannotations | None:
 
 
 def check_known(args: Namespace) -> None:
-    """Refuse known answers that mean nothing to the log's kind."""
+    """Raise if the kind of the log takes no known answers."""
     if args.kind != CLASSES and args.gold:
         raise ValueError(f"--gold is for classes; the log holds {args.kind} answers")
     if args.evaluate and args.kind != CLASSES:
@@ -158,7 +159,7 @@ def check_known(args: Namespace) -> None:
 
 
 def read_and_fit(args: Namespace, stages: Stages, evaluate: str | None = None) -> tuple[Any, Any, Truth | Known | None]:
-    """Read the log, the gold and the truth to evaluate against, if any, and fit the method that was chosen."""
+    """Read the log, gold labels and the truth, if any, and fit the chosen method."""
     build = chosen_method(args)
     use_threads(args)
     with stages.stage("reading"):
@@ -181,7 +182,7 @@ def known_answers(args: Namespace, votes: Any, path: str) -> Known:
 
 
 def report(args: Namespace, votes: Any, model: Any, stages: Stages) -> dict[str, Any]:
-    """Return what there is to say of a fit, for machines."""
+    """Return the summary of a fit as plain data."""
     sizes = ("n_annotations", "n_tasks", "n_items", "n_workers", "n_classes")
     return {
         "command": args.command,
@@ -201,13 +202,13 @@ def report(args: Namespace, votes: Any, model: Any, stages: Stages) -> dict[str,
 
 
 def correlation_of(model: Any) -> dict[str, Any]:
-    """Return how strongly errors are correlated, of a model that knows, by name."""
+    """Return the estimated correlation of errors, by name; empty if the model has none."""
     names = ("correlation", "correlation_error", "discount", "panel")
     return {name: getattr(model, f"{name}_") for name in names if hasattr(type(model), f"{name}_")}
 
 
 def summary_of_log(votes: Records) -> str:
-    """Say how large a log is."""
+    """Summarize the size of a log."""
     if not isinstance(votes, Annotations):
         return repr(votes).strip("<>").partition(": ")[2]
     lost = f" (and {number(len(votes.unlabelled), 'task')} without a label)" if len(votes.unlabelled) else ""
@@ -218,7 +219,7 @@ def summary_of_log(votes: Records) -> str:
 
 
 def summary_of_repeats(args: Namespace, votes: Records) -> str:
-    """Say how many answers of a worker to the same task count, if any do."""
+    """Summarize repeated answers of a worker to a task."""
     repeats = votes._table.n_repeats() if hasattr(votes._table, "n_repeats") else 0
     if not repeats or args.repeats != "keep":
         return ""
@@ -226,16 +227,15 @@ def summary_of_repeats(args: Namespace, votes: Records) -> str:
 
 
 def summary_of_fit(args: Namespace, model: Any) -> str:
-    """Say how a fit went."""
+    """Summarize iterations and convergence."""
     if not len(model.history_):
-        return f"{args.method}, {number(model.n_iter_, 'pass', 'passes')}"
+        return f"{args.method}, {number(model.n_iter_, 'iteration')}"
     end = "converged" if model.converged_ else "not converged"
-    passes = number(model.n_iter_, "pass", "passes")
-    return f"{args.method}, {end} after {passes}, objective {model.objective_:,.1f}"
+    return f"{args.method}, {end} after {number(model.n_iter_, 'iteration')}, objective {model.objective_:,.1f}"
 
 
 def summary_of_errors(model: Any) -> str:
-    """Say how far errors on one task are correlated, and what is assumed of them in confidences."""
+    """Summarize the correlation of errors and what confidences assume about it."""
     found = correlation_of(model)
     if not found:
         return ""
@@ -245,47 +245,53 @@ def summary_of_errors(model: Any) -> str:
 
 
 def summary_of_gold(model: Any) -> str:
-    """Say how many known classes corrected the answers."""
+    """Summarize how many known classes corrected the answers."""
     n = getattr(model, "n_gold_", 0)
     return f"{number(n, 'known answer')} corrected the others" if n else ""
 
 
 class Seen:
-    """How sure labels are, counted as they are written."""
+    """Confidences of labels, counted as they are written."""
 
     def __init__(self) -> None:
-        self.n = self.n_tied = self._n_doubtful = 0
-        self._sum = 0.0
+        self.n = self.n_tied = 0
+        self._doubts = Doubts()
 
     def look(self, labels: pa.Table) -> pa.Table:
-        """Count some, and hand them on; answers of other kinds are only handed on."""
+        """Count the labels of a table and return it; answers of other kinds are only returned."""
         if "tied" not in labels.column_names:
             return labels
         from manyhands._base.arrow import to_numpy
 
-        sure = to_numpy(labels.column("confidence"))
-        self.n += len(sure)
+        self.n += labels.num_rows
         self.n_tied += int(to_numpy(labels.column("tied")).sum())
-        self._n_doubtful += int((sure < 0.9).sum())
-        self._sum += float(sure.sum())
+        self._doubts.add(to_numpy(labels.column("confidence")))
         return labels
 
-    def __str__(self) -> str:
+    def summary(self, output: str | None) -> str:
+        """State how many answers to trust, and which ones to review."""
         if not self.n:
             return ""
-        ties = f", {number(self.n_tied, 'tie')}" if self.n_tied else ""
-        mean, doubtful = self._sum / self.n, self._n_doubtful / self.n
-        return f"mean confidence {mean:.3f}, {doubtful:.1%} of tasks below 0.9{ties}"
+        ties = f"; {number(self.n_tied, 'tie')}" if self.n_tied else ""
+        stated = f"{about(self._doubts.mean())} of {number(self.n, 'answer')} are expected to be correct"
+        n_review, below = self._doubts.half()
+        if not n_review:
+            return stated + ties
+        where = f" in {output}" if output not in (None, STDOUT) else ""
+        return (
+            f"{stated}; review the {n_review:,} with a confidence below {below:.2f}{where}: "
+            f"they hold half of the expected errors{ties}"
+        )
 
 
 def forget(votes: Annotations) -> None:
-    """Delete what was kept in case the run was killed: it has ended."""
+    """Delete the files that would have resumed an interrupted run."""
     if votes.in_shards:
         votes.forget()
 
 
 def summary_of_scores(truth: Truth | Known | None, scores: dict[str, Any] | None) -> str:
-    """Say how good the labels are, where the truth is known."""
+    """Summarize the accuracy of labels, where the truth is known."""
     if truth is None or scores is None:
         return ""
     if isinstance(truth, Known):
@@ -301,7 +307,7 @@ def summary_of_scores(truth: Truth | Known | None, scores: dict[str, Any] | None
 
 
 def summary_of_measures(scores: Mapping[str, Any]) -> str:
-    """Say how good the answers are, in a line."""
+    """Summarize the metrics of answers in a line."""
     shown = [f"{name.replace('_', ' ')} {value:.4f}" for name, value in scores.items() if isinstance(value, float)]
     what, n = next((name, value) for name, value in scores.items() if name in ("n_tasks", "n_items"))
     return f"{', '.join(shown)} over {counted(n, what[2:-1])}"

@@ -38,7 +38,7 @@ def add(commands: Commands) -> None:
         "agreement",
         run,
         about="Measure how far the labels of a log agree beyond chance: Krippendorff, Fleiss, Gwet, Cohen, Scott; "
-        "of numbers, intraclass correlations and Pearson's; of spans, F1 of pairs of readers, exact and one place off.",
+        "for numbers, intraclass correlation and Pearson; for spans, F1 of pairs of annotators.",
         examples="""
             log.csv
             log.csv -o measures.csv --by-class classes.csv --by-task tasks.csv
@@ -148,7 +148,7 @@ def _measure(votes: Annotations, args: Namespace) -> dict[str, Agreement]:
     from manyhands import agreement
     from manyhands.agreement.result import labels_of
 
-    votes = labels_of(votes)  # that it has weights is said once, and not by each measure
+    votes = labels_of(votes)  # warns once that weights are ignored
     interval = {"resamples": args.resamples, "confidence": args.confidence, "seed": args.seed}
     weights = None if args.level == "nominal" else "quadratic"
     gwet = (

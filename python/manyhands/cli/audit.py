@@ -1,4 +1,4 @@
-"""``manyhands audit``: whom a team is paying."""
+"""``manyhands audit``: quality and independence of workers."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ def add(commands: Commands) -> None:
     order.add_argument(
         "--dates",
         choices=("day-first", "month-first"),
-        help="what comes first in dates such as 10.11.2025, where the dates themselves do not show it",
+        help="order of ambiguous dates such as 10.11.2025",
     )
     order.add_argument(
-        "--order", metavar="COLUMN", help="column of when answers were given (numbers, dates, times): looks for drift"
+        "--order", metavar="COLUMN", help="column with the times of answers (numbers, dates, times); tests for drift"
     )
     parser.add_argument_group("output").add_argument(
         "-o",
         "--output",
         metavar="FILE",
-        help="write a row a worker as CSV or Parquet, by the ending ('-': CSV on stdout)",
+        help="write one row per worker as CSV or Parquet, by the extension ('-': CSV on stdout)",
     )
 
 
@@ -93,7 +93,7 @@ def run(args: Namespace) -> None:
 
 
 def _read(args: Namespace) -> tuple[Annotations, Any]:
-    """Read the log, and when its annotations were made where a column says so."""
+    """Read the log, and the times of its annotations if a column has them."""
     if args.order is None:
         return read_classes(args), None
     role = next((role for role in args.columns if role not in ("task", "worker", "label")), None)
@@ -104,21 +104,25 @@ def _read(args: Namespace) -> tuple[Annotations, Any]:
 
 
 def _page(found: Review) -> dict[str, str]:
-    """Say what was found, a line a part."""
+    """Summarize the result, one line per part."""
     value, depends, change = found.worth, found.dependence, found.change
-    told = "cannot be told" if depends.cannot_tell else f"correlated by {depends.correlation:.2f} ±{depends.error:.2f}"
-    camps = ", ".join(str(len(group)) for group in found.groups.groups[:_SHOWN])
+    stated = (
+        "unknown (too few answers)"
+        if depends.cannot_tell
+        else f"correlation {depends.correlation:.2f} ±{depends.error:.2f}"
+    )
+    sizes = ", ".join(str(len(group)) for group in found.groups.groups[:_SHOWN])
     return {
-        "worth": f"{found.n_carrying:,} of {number(len(value.names), 'worker')} give 95 % of what the log tells: "
-        f"{value.bits_per_task:.2f} bits a task, of which {value.entropy:.2f} are needed",
+        "worth": f"{found.n_carrying:,} of {number(len(value.names), 'worker')} contribute 95 % of the information: "
+        f"{value.bits_per_task:.2f} bits per task, of {value.entropy:.2f} needed",
         "effective": _effective(found),
-        "errors": told if depends.cannot_tell else f"{told} (probability of any: {depends.probability:.0%})",
+        "errors": stated if depends.cannot_tell else f"{stated} (probability of any: {depends.probability:.0%})",
         "spammers": _who(found.spammers),
         "colluders": _who(found.colluders),
         "copies": number(len(found.copies), "pair") if len(found.copies) else "none found",
-        "camps": f"{number(len(found.groups), 'group')} of {camps} workers" if len(found.groups) else "none found",
-        "drift": "not looked for; name the column of times with --order" if found.drift is None else _who(found.drift),
-        "without": _without(found) if change.n_workers else "nobody to leave out",
+        "factions": f"{number(len(found.groups), 'group')} of {sizes} workers" if len(found.groups) else "none found",
+        "drift": "not tested; name the column of times with --order" if found.drift is None else _who(found.drift),
+        "without": _without(found) if change.n_workers else "no worker to leave out",
     }
 
 
@@ -142,7 +146,7 @@ def _without(found: Review) -> str:
 
 
 def _content(args: Namespace, found: Review) -> dict[str, Any]:
-    """Everything as plain data."""
+    """Return everything as plain data."""
     parts = {"spammers": found.spammers, "colluders": found.colluders, "drift": found.drift}
     return {
         "command": args.command,

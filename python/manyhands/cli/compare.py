@@ -67,7 +67,7 @@ def add(commands: Commands) -> None:
         type=amount,
         default=0.1,
         metavar="SHARE",
-        help="share of the labels that a second fit does not see and must foretell (default: 0.1; 0 for no such fit)",
+        help="share of labels held out of a second fit, to measure log-loss (default: 0.1; 0: no second fit)",
     )
 
 
@@ -159,7 +159,7 @@ class _Shown:
         self._rows += 1
 
     def finish(self) -> None:
-        """Show what did not fit beside the rest."""
+        """Show the columns that did not fit into the table."""
         if self._table is not None:
             self._table.finish()
 
@@ -199,7 +199,7 @@ class Split:
         import numpy as np
 
         with warnings.catch_warnings():
-            # What there is to say was said of the whole log.
+            # Warnings were given for the whole log.
             warnings.simplefilter("ignore")
             model.fit(self.seen)
         foretold = model.confusion_[self.workers, :, self.labels]

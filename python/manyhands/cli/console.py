@@ -34,7 +34,7 @@ _LEAST_WIDTH = 20
 #: Rows of a long table that are shown on a screen.
 SHOWN = 30
 
-#: What a column of a table takes beside its text; the table takes one more.
+#: Width that a column takes in addition to its text; the table takes one more.
 _PADDING = 3
 
 # ---------------------------------------------------------------------------------------------------- streams
@@ -44,12 +44,12 @@ class ClosedStdout(io.TextIOBase):
     """Stands for a stdout that was closed before the program began: results cannot be written to it."""
 
     def write(self, text: str) -> NoReturn:
-        """Refuse, as a write to the closed file would."""
+        """Raise, as a write to the closed file would."""
         raise OSError(errno.EBADF, "stdout is closed, so that there is nowhere to write to; name a file with -o")
 
     @property
     def buffer(self) -> NoReturn:
-        """Refuse bytes as well."""
+        """Raise for bytes as well."""
         self.write("")
 
 
@@ -65,7 +65,7 @@ class ClosedStdin(io.TextIOBase):
 def replace_closed_streams() -> None:
     """Put something in the place of standard streams that were closed (``2>&-``), which Python leaves as None.
 
-    What would be said on a closed stderr is lost, as was asked for. Their numbers are taken by the null device: the
+    Output to a closed stderr is lost, as requested. Their numbers are taken by the null device: the
     next file to be opened would get them otherwise, and with it whatever is written to stdout or stderr.
     """
     if None in (sys.stdin, sys.stdout, sys.stderr):
@@ -91,13 +91,13 @@ def complain(message: str) -> None:
 
 
 def printable(value: object) -> str:
-    """Write a value on one line, escaping what would move the cursor or colour the terminal."""
+    """Write a value on one line, escaping what would move the cursor or color the terminal."""
     text = str(value)
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def one_line(error: BaseException) -> str:
-    """Return what an exception says."""
+    """Return the message of an exception."""
     # A KeyError prints its message in quotes.
     said = error.args[0] if isinstance(error, KeyError) and error.args else error
     text = " ".join(str(said).split()) or type(error).__name__
@@ -218,7 +218,7 @@ def print_facts(facts: dict[str, str], *, stderr: bool = False) -> None:
     from rich.text import Text
 
     if not stderr and isinstance(sys.stdout, ClosedStdout):
-        return  # a summary is no result: nobody asked for it
+        return  # a summary is not a result
     width = max(map(len, facts))
     for name, fact in facts.items():
         if fact:
@@ -229,7 +229,7 @@ def print_facts(facts: dict[str, str], *, stderr: bool = False) -> None:
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, title: str | None = None) -> None:
     """Print a table; all columns but the first are aligned to the right.
 
-    A heading takes several lines where it is longer than what stands below it. Columns that do not fit beside each
+    A heading takes several lines where it is longer than the cells below it. Columns that do not fit next to each
     other are printed below each other, the first one again with each part.
     """
     from rich.box import SIMPLE_HEAD

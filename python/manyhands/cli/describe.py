@@ -16,7 +16,7 @@ def add(commands: Commands) -> None:
         commands,
         "describe",
         run,
-        about="Summarise a log: sizes, classes, labels per task and worker, overlap, agreement.",
+        about="Summarize a log: sizes, classes, labels per task and worker, overlap, agreement.",
         examples="""
             log.csv
             'logs/*.parquet' --json

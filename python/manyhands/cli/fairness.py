@@ -30,7 +30,7 @@ def add(commands: Commands) -> None:
         commands,
         "fairness",
         run,
-        about="Measure how differently groups fare, and answer with a gap that is kept.",
+        about="Measure gaps between groups, and write answers with a bounded gap.",
         examples="""
             log.csv --attribute groups.csv --positive yes
             log.csv --attribute groups.csv:region --evaluate truth.csv -o gaps.csv
@@ -61,7 +61,7 @@ def add(commands: Commands) -> None:
         help="what --gap limits: demographic_parity (default), equal_opportunity or false_positives",
     )
     within = group.add_argument(
-        "--within", action="store_true", help="with --gap: fit workers' errors on each group anew"
+        "--within", action="store_true", help="with --gap: fit workers' errors separately for each group"
     )
     seed = group.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of the intervals")
     parser.rare |= {measure, within, seed}

@@ -1,4 +1,4 @@
-"""``manyhands import``: an export of a labelling platform in, a plain table out."""
+"""``manyhands import``: an export of a labeling tool in, a plain table out."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add(commands: Commands) -> None:
         commands,
         "import",
         run,
-        about="Turn an export of a labelling platform into a table: an answer a row, with who, when and if it counts.",
+        about="Convert an export of a labeling tool into a table: one answer per row, with worker, time and status.",
         examples="""
             project-1.json > answers.csv
             project-1.json --question mood -o mood.parquet --gold gold.csv
@@ -46,7 +46,7 @@ def run(args: Namespace) -> None:
         with stages.stage("reading"):
             found = args.opened.document
         if found is None:
-            raise ValueError(f"{args.log[0]} is a table already, with an answer a row; aggregate takes it as it is")
+            raise ValueError(f"{args.log[0]} is already a table with one answer per row; pass it to aggregate directly")
         table = found.to_frame(args.question, args.show) if isinstance(found, Export) else found
         gold = found.gold(args.question) if isinstance(found, Export) else None
         if args.gold is not None:

@@ -135,7 +135,7 @@ def read_classes(args: Namespace) -> Any:
 
 
 def _directory(args: Namespace) -> str | None:
-    """Where the log is encoded, if it does not stay in memory; says so where that was not asked for."""
+    """Return the folder of shards, None to read into memory; prints a line if that was not requested."""
     if not hasattr(args, "out_of_core"):
         return None
     if not args.out_of_core and args.shards is None:

@@ -110,7 +110,7 @@ ORDERED = "ordinal-consensus"
 BY_KIND = {kind: methods_of(kind) for kind in Estimator._bases if kind in Records._kinds}
 #: Methods that an error message lists.
 MOST_SHOWN = 6
-#: What a comparison runs unless told otherwise: what takes any log, in not much more than the time of EM.
+#: Methods that a comparison runs by default: those that take any log, in about the time of EM.
 COMPARED = (
     "consensus",
     "hierarchical",
@@ -249,7 +249,7 @@ def chosen_method(args: argparse.Namespace) -> Callable[[Any], Any]:
 class Truth:
     """Known classes of some of a log's tasks, to measure answers by.
 
-    Raises if none of them is known to the log; warns of classes that no worker named, which nobody can find.
+    Raises if none of them is in the log; warns of classes that no worker named, which no method can return.
     """
 
     def __init__(self, votes: Annotations, truth: tuple[Any, Any], source: str) -> None:
@@ -301,7 +301,7 @@ class Truth:
             "calibration_error": metrics.calibration_error(posterior, self.classes, classes=classes),
         }
         if self.ordered and not self.unnamed:
-            # A class that nobody named has no place in the order.
+            # A class that no worker named has no place in the order.
             measures["absolute_error"] = metrics.absolute_error(labels, self.classes, classes=classes.tolist())
             measures["quadratic_kappa"] = metrics.quadratic_kappa(labels, self.classes, classes=classes.tolist())
         return measures

@@ -1,4 +1,4 @@
-"""``manyhands next``: which labels to buy next, and from whom."""
+"""``manyhands next``: which labels to buy next, and from which workers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def add(commands: Commands) -> None:
         commands,
         "next",
         run,
-        about="Choose the labels to buy next: tasks, workers where they may be chosen, and what each is worth.",
+        about="Choose the labels to buy next: tasks, workers if they can be chosen, and the expected gain.",
         examples="""
             log.parquet --budget 500 -o batch.csv
             log.csv --budget 200 --ask all --error 0.05 -o batch.csv
@@ -52,17 +52,17 @@ def add(commands: Commands) -> None:
         "--ask",
         metavar="WHOM",
         help="'all' workers of the log, or a CSV or Parquet file with the columns worker, capacity, cost (the last two "
-        "may be left out); by default tasks only, for whoever comes",
+        "may be left out); by default tasks only, for any worker",
     )
     choice.add_argument("--strategy", choices=STRATEGIES, default="error", help="what ranks tasks (default: error)")
     explore = choice.add_argument(
         "--explore", choices=EXPLORE, default="epsilon-greedy", help="how unknown workers get a chance"
     )
     choice.add_argument(
-        "--error", type=float, metavar="X", help="leave out tasks whose answer is wrong with this probability at most"
+        "--error", type=float, metavar="X", help="leave out tasks whose answer is wrong with at most this probability"
     )
     choice.add_argument(
-        "--accuracy", type=float, metavar="X", help="also say how many labels it would take to reach it"
+        "--accuracy", type=float, metavar="X", help="also estimate how many labels are needed to reach this accuracy"
     )
     seed = choice.add_argument(
         "--seed", type=natural, default=0, metavar="N", help="seed of what is drawn for the batch"

@@ -220,12 +220,12 @@ def _shape(text: str) -> str:
         return text
     from manyhands.io.exports import FORMATS
 
-    hint = f"; what the log is, is said with --from {text}" if text in FORMATS else ""
+    hint = f"; to name the format, pass --from {text}" if text in FORMATS else ""
     raise argparse.ArgumentTypeError(f"must be table, csv or json, not {text!r}{hint}")
 
 
 def check_printed(args: argparse.Namespace, what: str, *, printed: bool = False) -> None:
-    """Raise where rows would go to stdout beside JSON, or both to stdout and to a file.
+    """Raise where rows would go to stdout together with JSON, or both to stdout and to a file.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ def check_printed(args: argparse.Namespace, what: str, *, printed: bool = False)
     what
         What the rows are.
     printed
-        Whether they go to stdout where no file is named, also beside JSON.
+        Whether they go to stdout where no file is named, also with JSON.
     """
     if args.json and args.output in ((None, STDOUT) if printed else (STDOUT,)):
         raise ValueError(f"{what} as CSV and --json cannot both go to stdout; name a file with -o")
@@ -423,7 +423,7 @@ _HOLD_FIXED = "known labels, which correct the default's answers"
 
 
 def add_truth(parser: Parser, *, evaluate: bool = True, gold: str | None = _HOLD_FIXED) -> None:
-    """Add the arguments that name files of known labels; `gold` says what is done with them, None for none."""
+    """Add the arguments that name files of known labels; `gold` describes their use, None for none."""
     group = parser.add_argument_group(
         "known labels", "CSV or Parquet files (- for stdin) with a row for each task that is known"
     )
@@ -498,7 +498,7 @@ def check_outputs(tables: Iterable[str | None], *, others: Iterable[str | None] 
     Parameters
     ----------
     tables
-        Files whose ending says what they are; None for none, "-" for stdout.
+        Files whose format is that of their extension; None for none, "-" for stdout.
     others
         Files whose ending does not matter.
     """

@@ -14,7 +14,7 @@ def add(commands: Commands) -> None:
         commands,
         "shards",
         run,
-        about="Tell what a directory of shards holds, and whether all its files are whole.",
+        about="Describe a directory of shards, and check that its files are intact.",
         examples="describe log.parquet.shards",
     )
     parser.add_argument(
@@ -52,7 +52,7 @@ def run(args: Namespace) -> None:
         facts = {
             "log": f"{number(sizes.n_annotations, 'annotation')} of {number(sizes.n_tasks, 'task')} by "
             f"{number(sizes.n_workers, 'worker')}, {number(sizes.n_classes, 'class', 'classes')}{never}{weighted}",
-            "shards": f"{len(found.entries):,}, {n_bytes / 1e6:,.1f} MB, {per_annotation:.2f} bytes an annotation",
+            "shards": f"{len(found.entries):,}, {n_bytes / 1e6:,.1f} MB, {per_annotation:.2f} bytes per annotation",
             "digest": found.digest,
             "files": "all whole" if not wrong else f"{number(len(wrong), 'file')} damaged",
         }

@@ -11,6 +11,7 @@ import numpy as np
 
 from manyhands import agreement, metrics
 from manyhands._base.checks import counted, listed
+from manyhands._base.verdict import about, percent
 from manyhands.audit import Review, review
 from manyhands.categorical.table import Annotations
 from manyhands.io.shown import with_shown
@@ -196,16 +197,6 @@ def content_of(model: Aggregator, votes: Annotations, gold: tuple[Any, Any] | No
 
 
 # ------------------------------------------------------------------------------------------------------------- verdict
-
-
-def percent(share: float, digits: int = 0) -> str:
-    """Format a share as a percentage, with a space that does not break."""
-    return f"{share:.{digits}%}".replace("%", "\N{NO-BREAK SPACE}%")
-
-
-def about(share: float) -> str:
-    """Round a share to whole percent, without claiming certainty."""
-    return f"Over {percent(0.99)}" if 0.995 <= share < 1 else f"About {percent(share)}"
 
 
 def half_of_errors(confidence: Any) -> int:
