@@ -24,7 +24,7 @@ def aggregate(
 def aggregate(
     answers: Any, *, kind: str | None = None, gold: Any = None, panel: bool | None = None, progress: Progress = False
 ) -> Any:
-    """Find the answer to each task, with the library's best judgement and nothing to choose.
+    """Find the answer to each task, with the library's best judgment and nothing to choose.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def aggregate(
         A table of any kind, such as :class:`~manyhands.Annotations`, a frame with well-known column names, the path
         of a file, or a list of tuples: ``(task, worker, label)``, or the required columns of the `kind`.
     kind
-        What a frame holds, where its columns do not tell: ``"categorical"``, ``"numeric"``, ….
+        What a frame holds, where its columns do not state it: ``"categorical"``, ``"numeric"``, ….
     gold
         Known answers of some tasks, for kinds that learn from them: a mapping from task to class, a frame with the
         columns ``task`` and ``label``, or the path of a file. For classes, 20 to 300 known answers correct all others
@@ -68,5 +68,5 @@ def aggregate(
 
 
 def default_for(table: Records) -> type[Estimator[Any, Any, Any]]:
-    """The method for a table where nobody chose one."""
+    """The method for a table where no worker chose one."""
     return Estimator._defaults[table.kind]

@@ -54,7 +54,7 @@ class FileFormatError(ValueError):
 
 
 class DataWarning(UserWarning):
-    """Something in the data was set aside; the message says what and how much."""
+    """Something in the data was set aside; the message specifies what and how much."""
 
 
 class ConvergenceWarning(UserWarning):
@@ -62,11 +62,11 @@ class ConvergenceWarning(UserWarning):
 
 
 class IdentifiabilityWarning(UserWarning):
-    """The table does not determine what a method looks for; the message says what was done instead."""
+    """The table does not determine what a method looks for; the message specifies what was done instead."""
 
 
 class GoldWarning(UserWarning):
-    """Known answers contradict what unlabeled answers suggest, or cannot correct it; the message says where."""
+    """Known answers contradict what unlabeled answers suggest, or cannot correct it; the message specifies where."""
 
 
 class OverlapWarning(IdentifiabilityWarning):

@@ -212,7 +212,7 @@ def test_summary_states_what_to_trust_and_how_many_answers_to_review(log, capsys
     run("aggregate log.csv -o l.csv")
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("answers")]
     confidence = mh.Consensus().fit(mh.read("log.csv")).posterior_.max(axis=1)
-    assert f"{confidence.mean():.0%}".replace("%", "\N{NO-BREAK SPACE}%") in line
+    assert f"{confidence.mean():.0%}".replace("%", " %") in line
     n_review, below = re.search(r"review the (\d+) with a confidence below (\d\.\d\d) in l\.csv", line).groups()
     assert (confidence < float(below)).sum() == int(n_review)
     doubts = 1 - confidence

@@ -208,7 +208,7 @@ def missing(column: pa.Array) -> npt.NDArray[np.bool_] | None:
 
 
 def check_sound(column: Any, what: str) -> None:
-    """Refuse Arrow data that is not what its type says: damaged, or text that is not valid UTF-8.
+    """Raise for Arrow data that is not what its type says: damaged, or text that is not valid UTF-8.
 
     Nobody else looks: Arrow takes buffers as they come, and what is no text fails where it is shown or saved.
     """

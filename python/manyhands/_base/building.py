@@ -18,7 +18,7 @@ from manyhands._base.names import Codes, Column, Names
 
 Repeats = Literal["keep", "first", "last", "error"]
 Missing = Literal["drop", "error"]
-#: What `Annotations` is made of: the table, names of tasks, workers and classes, of unlabelled tasks, and all labels.
+#: What `Annotations` is made of: the table, names of tasks, workers and classes, of unlabeled tasks, and all labels.
 Parts = tuple[_core.Table, Names, Names, Names, Names | None, Names]
 
 

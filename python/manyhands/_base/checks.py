@@ -1,4 +1,4 @@
-"""What parameters are refused, and how the library speaks: warnings, numbers and lists in its messages."""
+"""What parameters are rejected, and how the library speaks: warnings, numbers and lists in its messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COUNTS = f"0 or between {LEAST_COUNT:g} and {MOST_COUNT:g}"
 
 
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    """Refuse a setting that is not one of a few."""
+    """Raise for a setting that is not one of a few."""
     if not isinstance(value, str) or value not in allowed:
         hint = did_you_mean(value, allowed) if isinstance(value, str) else ""
         raise ParameterError(f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}{hint}", name)
@@ -41,7 +41,7 @@ def check_number(name: str, value: Any, *, least: float, most: float | None = No
 
 
 def check_flag(name: str, value: Any) -> None:
-    """Refuse a setting that is neither True nor False."""
+    """Raise for a setting that is neither True nor False."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be True or False, not {value!r}")
 
@@ -53,7 +53,7 @@ def countable(counts: npt.ArrayLike) -> npt.NDArray[np.bool_]:
 
 
 def check_count(name: str, value: Any) -> None:
-    """Refuse a setting that cannot be a number of imaginary labels; 0 is one."""
+    """Raise for a setting that cannot be a number of pseudo-counts; 0 is one."""
     _refuse_uncountable(name, value, COUNTS)
     check_number(name, value, least=0)
 
@@ -72,7 +72,7 @@ def check_positive(name: str, value: Any) -> None:
 
 
 def check_between(name: str, value: Any, *, such_as: float | None = None) -> None:
-    """Refuse a setting that does not lie between 0 and 1, neither of which will do."""
+    """Raise for a setting that does not lie between 0 and 1, neither of which will do."""
     check_number(name, value, least=0)
     if not 0 < value < 1:
         example = "" if such_as is None else f", such as {such_as}"
@@ -84,7 +84,7 @@ _STRENGTHS = (1e-6, 1e9)
 
 
 def check_strength(strength: Any) -> float | None:
-    """Refuse a strength that is neither a positive number nor None, which asks to learn it."""
+    """Raise for a strength that is neither a positive number nor None, which asks to learn it."""
     if strength is None:
         return None
     if isinstance(strength, bool) or not isinstance(strength, int | float):
@@ -100,31 +100,31 @@ def check_strength(strength: Any) -> float | None:
 
 
 def check_stopping(max_iter: Any, tol: Any) -> None:
-    """Refuse what cannot end an iteration."""
+    """Raise for what cannot end an iteration."""
     check_number("max_iter", max_iter, least=1, whole=True)
     check_number("tol", tol, least=0)
 
 
 def check_pairing(min_overlap: Any, max_partners: Any) -> None:
-    """Refuse what cannot choose pairs of workers."""
+    """Raise for what cannot choose pairs of workers."""
     check_number("min_overlap", min_overlap, least=0)
     check_number("max_partners", max_partners, least=1, whole=True)
 
 
 def warn_unless_converged(converged: bool, model: Any, advice: str = "raise max_iter") -> None:
-    """Tell that an iteration with a tolerance ended without meeting it; `model` has ``max_iter`` and ``tol``."""
+    """Report that an iteration with a tolerance ended without meeting it; `model` has ``max_iter`` and ``tol``."""
     if not converged and model.tol > 0:
         stopped = f"{type(model).__name__} stopped at max_iter={model.max_iter} before tol={model.tol:g} was met"
         warn_of_convergence(f"{stopped}; {advice}")
 
 
 def warn_of_convergence(message: str) -> None:
-    """Tell whoever called the library that an answer is not final."""
+    """Warn the caller that an answer is not final."""
     warnings.warn(message, ConvergenceWarning, stacklevel=_outside())
 
 
 def warn_of_data(message: str) -> None:
-    """Tell whoever called the library what becomes of their data."""
+    """Warn the caller what becomes of their data."""
     warnings.warn(message, DataWarning, stacklevel=_outside())
 
 

@@ -1,4 +1,4 @@
-"""What a table refuses or sets aside, and how it says so."""
+"""What a table rejects or sets aside, and how it reports it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from manyhands.errors import argument
 MAX_CLASSES = 65_535
 
 
-#: Below so many bytes, names and tables are made without asking whether there is room.
+#: Below that many bytes, names and tables are made without asking whether there is room.
 _SMALL = 1 << 24
 
 
 def check_names_memory(n_tasks: int, n_workers: int) -> None:
-    """Refuse more names than there is room for, each a whole number."""
+    """Raise for more names than there is room for, each a whole number."""
     most = np.iinfo(np.uint32).max
     if max(n_tasks, n_workers) > most:
         raise ValueError(f"more than {most} tasks or workers, which is all that one table can tell apart")
@@ -44,7 +44,7 @@ def made_table(
     repeats: str = "keep",
     n_classes: int | None = None,
 ) -> _core.Table:
-    """Build the compiled table, if there is room for it: 4 bytes a task twice, 5 to 14 an annotation."""
+    """Build the compiled table, if there is room for it: 4 bytes per task twice, 5 to 14 an annotation."""
     row = 5 + (n_labels > 256) + (0 if weights is None else 8)
     needed = 8 * n_tasks + row * len(tasks)
     if needed > _SMALL:
@@ -54,13 +54,13 @@ def made_table(
 
 
 def check_lengths(tasks: Column, workers: Column, labels: Column | None, weights: npt.NDArray[Any] | None) -> None:
-    """Refuse columns of unequal length or without rows."""
+    """Raise for columns of unequal length or without rows."""
     given = {"tasks": tasks, "workers": workers, "labels": labels, "weights": weights}
     check_sizes({name: len(column) for name, column in given.items() if column is not None}, "(task, worker, label)")
 
 
 def check_sizes(sizes: Mapping[str, int], row: str) -> None:
-    """Refuse columns of unequal length, given by name, or without rows; `row` says what one is."""
+    """Raise for columns of unequal length, given by name, or without rows; `row` specifies what one is."""
     if len(set(sizes.values())) > 1:
         raise ValueError(f"columns differ in length: {', '.join(f'{n:,} {k}' for k, n in sizes.items())}")
     if not all(sizes.values()):
@@ -68,7 +68,7 @@ def check_sizes(sizes: Mapping[str, int], row: str) -> None:
 
 
 def check_n_classes(n: int, what: str) -> None:
-    """Refuse more classes than labels of sixteen bits can tell apart."""
+    """Raise for more classes than labels of sixteen bits can distinguish."""
     if n > MAX_CLASSES:
         raise ValueError(
             f"{what} holds {n:,} distinct labels, more than the {MAX_CLASSES:,} classes a table can have; "
@@ -77,7 +77,7 @@ def check_n_classes(n: int, what: str) -> None:
 
 
 def refuse_missing_ids(*columns: Column, needs: str = "a task and a worker") -> None:
-    """Refuse rows without a task or a worker, or what else they need."""
+    """Raise for rows without a task or a worker, or what else they need."""
     for one in columns:
         absent = one.missing()
         if absent is not None:
@@ -85,7 +85,7 @@ def refuse_missing_ids(*columns: Column, needs: str = "a task and a worker") -> 
 
 
 def refuse_missing_answers(what: str, absent: npt.NDArray[np.bool_], missing: str) -> None:
-    """Refuse rows without an answer if the caller wants that, or if there are no others."""
+    """Raise for rows without an answer if the caller wants that, or if there are no others."""
     if missing == "error":
         raise ValueError(f"{_missing_in(what, absent)}; fill or drop them, or choose {argument('missing', 'drop')}")
     if absent.all():
@@ -100,7 +100,7 @@ def _missing_in(what: str, absent: npt.NDArray[np.bool_]) -> str:
 
 
 def refuse_repeats(table: _core.Table | _core.Ratings | _core.CodeTable, tasks: Names, workers: Names) -> None:
-    """Refuse a worker's second answer to the same task."""
+    """Raise for a worker's second answer to the same task."""
     first = table.first_repeat()
     if first is not None:
         task, worker = tasks.values[[first[0]]].tolist()[0], workers.values[[first[1]]].tolist()[0]
@@ -111,7 +111,7 @@ def refuse_repeats(table: _core.Table | _core.Ratings | _core.CodeTable, tasks: 
 
 
 def warn_unlabelled(n_rows: int, tasks: Names, said: str = "label") -> None:
-    """Tell how many rows were set aside for want of what is said, and which tasks have no other."""
+    """Report how many rows were set aside for want of what is said, and which tasks have no other."""
     parts = [f"set aside {counted(n_rows, 'row')} without a {said}"] if n_rows else []
     if len(tasks):
         have = "has" if len(tasks) == 1 else "have"
@@ -145,7 +145,7 @@ def checked_order(ordered: Any, classes: Names, *, given: bool = False) -> bool:
 
 
 def has_numbers(names: Names) -> bool:
-    """Tell whether names are numbers, which have an order of their own."""
+    """Return whether names are numbers, which have an order of their own."""
     return names.values.dtype.kind in "biuf"
 
 
@@ -160,7 +160,7 @@ def recoded(codes: Codes, names: Names, classes: Names, what: str = "the given c
 
 
 def checked_weights(data: Any, what: str) -> npt.NDArray[np.float64]:
-    """Return weights as numbers that can count labels; what is too small for that beside others counts as 0."""
+    """Return weights as numbers that can count labels; what is too small for that next to others counts as 0."""
     weights = checked_amounts(data, what)
     large, small = weights > MOST_COUNT, (weights > 0) & (weights < LEAST_COUNT)
     bad = large if large.any() or not small.any() or (weights >= LEAST_COUNT).any() else small

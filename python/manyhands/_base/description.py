@@ -26,13 +26,13 @@ class Spread:
 
     @classmethod
     def of(cls, counts: npt.NDArray[np.int64]) -> Spread:
-        """Summarise an array of counts."""
+        """Summarize an array of counts."""
         q25, median, q75 = (float(q) for q in np.quantile(counts, (0.25, 0.5, 0.75)))
         return cls(int(counts.min()), q25, median, q75, int(counts.max()), float(counts.mean()))
 
     @classmethod
     def of_tally(cls, tally: npt.NDArray[np.int64]) -> Spread:
-        """Summarise counts of which `tally[i]` are i; the same as of all of them."""
+        """Summarize counts of which `tally[i]` are i; the same as of all of them."""
         ends, values = np.cumsum(tally), np.flatnonzero(tally)
         last = int(ends[-1]) - 1
 

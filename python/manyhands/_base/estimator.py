@@ -83,7 +83,7 @@ TS = TypeVar("TS", bound=TaskFitted[Fit])
 
 
 class KnowsWorkers(ABC):
-    """Somebody who knows workers by name from a fit; a subclass keeps `_workers` and `_n_labels`."""
+    """Parameters of workers by name, from a fit; a subclass keeps `_workers` and `_n_labels`."""
 
     _workers: Names
     _n_labels: npt.NDArray[np.int64]
@@ -99,7 +99,7 @@ class KnowsWorkers(ABC):
         return self._workers.values
 
     def _carried_over(self, per_worker: Array, known: npt.NDArray[np.int64]) -> Array:
-        """What was learnt of each worker, for a table whose worker m was worker known[m] in fit, or nobody at -1.
+        """What was learned of each worker, for a table whose worker m was worker known[m] in fit, or -1 for no worker.
 
         A worker not seen before gets the average, weighted by numbers of labels.
         """
@@ -113,7 +113,7 @@ class Estimator(Parameters, ABC, Results, persist.Saved, Generic[A, F, S]):
 
     A base for one kind of answers names it in `_kind`, the kind of its files in `_file_kind`, and in `_parts` what its
     results are about, and the classes of its fits in `_fit_type` and `_fitted_type`. A method gives ``_fit``, and the
-    one that :func:`manyhands.aggregate` shall use for its kind says so: ``class Best(Base, default=True)``. ``fit``
+    default of :func:`manyhands.aggregate` for its kind is declared by ``class Best(Base, default=True)``. ``fit``
     validates and stores, results are read-only properties with a trailing underscore, and refitting forgets.
     """
 
@@ -121,7 +121,7 @@ class Estimator(Parameters, ABC, Results, persist.Saved, Generic[A, F, S]):
     _kind: ClassVar[str]
     #: The base of each kind; it enters itself when it is defined.
     _bases: ClassVar[dict[str, type[Estimator[Any, Any, Any]]]] = {}
-    #: The method to use for each kind, or a part of it that a table names, where nobody chose one.
+    #: The method to use for each kind, or a part of it that a table names, where no worker chose one.
     _defaults: ClassVar[dict[str, type[Estimator[Any, Any, Any]]]] = {}
     #: The attribute that holds the answers; ``answers_`` is another name of it.
     _answer: ClassVar[str]
@@ -163,7 +163,7 @@ class Estimator(Parameters, ABC, Results, persist.Saved, Generic[A, F, S]):
         return made
 
     def _check_room(self, votes: A) -> None:
-        """Refuse what cannot fit in memory."""
+        """Raise for what cannot fit in memory."""
 
     def _doubts(self, votes: A) -> Doubts:
         """What a table leaves open, whatever the method."""
@@ -178,7 +178,7 @@ class Estimator(Parameters, ABC, Results, persist.Saved, Generic[A, F, S]):
         return getattr(self, "max_iter", None)
 
     def _total(self) -> int | None:
-        """The same, None where parameters are not even numbers: ``_fit`` says which."""
+        """The same, None where parameters are not even numbers: ``_fit`` specifies which."""
         with suppress(TypeError):
             return self._iterations()
         return None

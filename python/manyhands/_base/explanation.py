@@ -46,7 +46,7 @@ class Explained(ABC):
 class AnswerExplanation(Explained):
     """The answers of the workers next to the one that was decided, for answers other than classes.
 
-    For classes, :class:`~manyhands.categorical.Explanation` also says how much evidence each vote carried.
+    For classes, :class:`~manyhands.categorical.Explanation` also specifies how much evidence each vote carried.
     """
 
     task: Any

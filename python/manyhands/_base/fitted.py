@@ -225,7 +225,7 @@ def integers(letters: str) -> dict[str, _Field]:
 
 
 def offsets(letters: str, *, dtype: npt.DTypeLike = np.int64) -> dict[str, _Field]:
-    """Metadata of an array that says where runs begin and the last ends, from 0."""
+    """Metadata of an array that specifies where runs begin and the last ends, from 0."""
     return {"held": _Array(letters, (dtype,), rising=True)}
 
 
@@ -363,7 +363,7 @@ class Fitted(Generic[F_co]):
         return self.fit
 
     def carried_over(self, per_worker: Array, known: Ints) -> Array:
-        """What was learnt of each worker, for a table whose worker m was worker known[m] in fit, or is new at -1.
+        """What was learned of each worker, for a table whose worker m was worker known[m] in fit, or is new at -1.
 
         A worker not seen before gets the average, weighted by numbers of labels.
         """

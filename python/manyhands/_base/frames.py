@@ -9,7 +9,7 @@ from typing import Any
 
 from manyhands.errors import MissingColumnError, argument
 
-#: Column names that need not be spelt out, in small or capital letters, with or without what joins their words.
+#: Column names that need not be spelled out, in small or capital letters, with or without what joins their words.
 _TASK = ("task", "task_id", "item", "item_id", "question", "question_id", "example", "example_id", "object")
 _WORKER = ("worker", "worker_id", "annotator", "annotator_id", "rater", "rater_id")
 WELL_KNOWN = {
@@ -28,7 +28,7 @@ WELL_KNOWN = {
     "y2": ("y2", "ymax", "y_max"),
     "x": ("x",),
     "y": ("y",),
-    # A width or a height spelt out may be that of the image.
+    # A width or a height spelled out may be that of the image.
     "width": ("w", "box_width", "bbox_width"),
     "height": ("h", "box_height", "bbox_height"),
     "cx": ("cx", "x_center", "x_centre"),
@@ -37,7 +37,7 @@ WELL_KNOWN = {
     "left": ("left", "left_id", "left_item", "item_a", "item_1", "model_a"),
     "right": ("right", "right_id", "right_item", "item_b", "item_2", "model_b"),
     "same": ("same", "is_same", "same_class", "similar", "match"),
-    # Logs of comparisons call what was said a label, too.
+    # Logs of comparisons call the answer per label, too.
     "winner": ("winner", "preferred", "preference", "label", "answer"),
     "context": ("context", "category"),
     "item": ("item", "item_id", "option", "candidate"),
@@ -199,7 +199,7 @@ def _well_known(names: Sequence[str], role: str, others: Sequence[str] = (), *, 
 
 
 def _nearest(name: str, names: Sequence[str]) -> str:
-    """Ask whether a name that does not occur is one that does, spelt otherwise."""
+    """Ask whether a name that does not occur is one that does, spelled otherwise."""
     near = known_among(names, [name]) or get_close_matches(name, names, n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""
 

@@ -36,7 +36,7 @@ def encode_ids(tasks: Column, workers: Column, absent: npt.NDArray[np.bool_] | N
 
 
 def compact(codes: Codes, names: Names) -> tuple[Codes, Names, npt.NDArray[np.bool_]]:
-    """Renumber the codes that occur; also tells which those are."""
+    """Renumber the codes that occur; also returns which those are."""
     used = np.zeros(len(names), np.bool_)
     used[codes] = True
     rank = np.cumsum(used, dtype=np.uint32) - np.uint32(1)

@@ -29,7 +29,7 @@ _FEW = 20
 
 
 def check_classes(names: Names, n_answers: int, what: str, *, spelt: bool) -> None:
-    """Refuse numbers with fractions as classes, and warn of nearly as many classes as answers.
+    """Raise for numbers with fractions as classes, and warn of nearly as many classes as answers.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def check_classes(names: Names, n_answers: int, what: str, *, spelt: bool) -> No
         How many labels there are in all.
     what
         What messages call the column.
-    spelt
+    spelled
         Whether text may spell numbers, as in a CSV file, which has no other way to write them.
     """
     # Integers have no fractions, and text is looked at only where it may spell numbers.

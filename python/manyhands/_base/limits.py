@@ -14,7 +14,7 @@ _GROUPS = {
 
 
 def free_memory() -> int | None:
-    """Bytes that this process may still take, without swapping; None where the system does not tell.
+    """Bytes that this process may still take, without swapping; None where the system does not state it.
 
     The least of what the machine has available, what limits of the process (``ulimit -v``, ``ulimit -d``) leave, and
     what the control groups of a container leave, also those that it is nested in.

@@ -149,7 +149,7 @@ class Column:
     """A column on its way to codes: its Arrow form, or its objects where Arrow has no form for them.
 
     `what` names it in messages; `parse_integers` reads text as integers if every value is one in canonical
-    form; `sound` says that Arrow data need not be looked at again.
+    form; `sound` states that Arrow data need not be looked at again.
     """
 
     def __init__(self, data: Any, what: str, *, parse_integers: bool = False, sound: bool = False) -> None:

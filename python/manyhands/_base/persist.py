@@ -3,7 +3,7 @@
 Layout: eight bytes ``MANYHAND``, a little-endian 32-bit format version and 32-bit header length, the CRC-32 of
 all that and of the header, the header in JSON, then the arrays' bytes back to back. The header names the kind of
 object, its plain-JSON settings, and dtype, shape and CRC-32 of each array. A reader trusts none of it: sizes are
-checked against the file before anything is allocated, and a file of which a bit has changed is refused. A file of
+checked against the file before anything is allocated, and a file of which a bit has changed is rejected. A file of
 another format version is rejected.
 """
 
@@ -167,7 +167,7 @@ def load(path: str | os.PathLike[str], kind: type[Any] = object, **networks: Any
         The file.
     kind
         The class that it must hold, such as ``mh.DawidSkene`` or ``mh.Annotations``: type checkers then know what comes
-        back, and a file that holds something else is refused with a `TypeError`.
+        back, and a file that holds something else is rejected with a `TypeError`.
     **networks
         Networks of a learner or a team, by the names of the arguments they were: ``mh.load(path, backbone=network)``,
         ``mh.load(path, classifier=network)``. Their weights come from the file, and the ones given stay as they are.
@@ -257,7 +257,7 @@ def write(
 ) -> None:
     """Write arrays and settings; the file appears only when it is complete.
 
-    `read_back` is what will read them, or the part of it that can fail: what it refuses is not written.
+    `read_back` is what will read them, or the part of it that can fail: what it rejects is not written.
     """
     plain = {name: np.asarray(array, array.dtype.newbyteorder("<"), order="C") for name, array in arrays.items()}
     specs = {name: (array.dtype.str.lstrip("<|="), array.shape) for name, array in plain.items()}
@@ -373,7 +373,7 @@ def _parse_spec(spec: Any) -> _Spec | None:
         return None
     if kind not in _KINDS or len(shape) > 5 or not all(type(n) is int and n >= 0 for n in shape):
         return None
-    # NumPy refuses shapes that would overflow but for a zero among them.
+    # NumPy rejects shapes that would overflow but for a zero among them.
     if _n_bytes(_DTYPES[kind], tuple(max(n, 1) for n in shape)) > _MOST_BYTES:
         return None
     return _DTYPES[kind], tuple(shape), checksum

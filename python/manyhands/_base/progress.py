@@ -9,7 +9,7 @@ Callback = Callable[[int, float], object]
 
 
 class Report:
-    """A callback that knows what it was told last, so that the end of a fit is told once and never left out."""
+    """A callback that remembers its last report, so that the end of a fit is reported exactly once."""
 
     def __init__(self, callback: Callback) -> None:
         self._callback = callback
@@ -21,7 +21,7 @@ class Report:
         self._callback(step, objective)
 
     def finish(self, step: int, objective: float) -> None:
-        """Tell the last step, if nobody did yet."""
+        """Report the last step, if no worker did yet."""
         if step != self._step:
             self(step, objective)
 

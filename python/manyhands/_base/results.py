@@ -166,7 +166,7 @@ class Results:
         return table
 
     def _rows_about(self, table: Any, task: Any) -> pa.Table:
-        """The answers to a task: worker, what was said, and weight if there are weights."""
+        """The answers to a task: worker, the answer, and weight if there are weights."""
         frame = table.select(tasks=[task]).to_frame()
         return frame.drop_columns([frame.column_names[0]])
 

@@ -36,7 +36,7 @@ def weights_of_confidence(table: _core.Table) -> _core.Table:
 
     Among K classes, confidence c is worth (c K - 1) / (K - 1) of a certain answer, and nothing where chance would do as
     well: the evidence, under workers who err evenly, of c of the label and equal parts of the rest for all others.
-    Those others are not counted: taken for answers, they make everybody look careless, and EM loses its hold.
+    Those others are not counted: taken for answers, they make all workers look careless, and EM loses its hold.
     """
     tasks, workers, labels = table.columns()
     weights, k = table.weights(), table.n_classes
@@ -83,7 +83,7 @@ def distinctive(probabilities: npt.NDArray[np.float64], classes: npt.NDArray[np.
 
 
 def _worth_counting(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Weights without those below what a table counts: of a probability of 1e-40 nothing is left beside others."""
+    """Weights without those below what a table counts: of a probability of 1e-40 nothing is left next to others."""
     kept: npt.NDArray[np.float64] = np.where(weights < LEAST_COUNT, 0.0, weights)
     return kept
 

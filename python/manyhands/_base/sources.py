@@ -40,7 +40,7 @@ CONLL = (".conll", ".bio", ".iob")
 WEBANNO = "#FORMAT=WebAnno TSV"
 #: The second version begins with its layers, or at once with the number and the text of a sentence.
 WEBANNO_2 = re.compile(rb"(\xef\xbb\xbf)?( ?# [^\n]*\|[^\n]*\r?\n)?#id=\d+\r?\n#text=")
-#: How compressed streams and Parquet files begin: those of no name, and so of no ending, are told by it.
+#: How compressed streams and Parquet files begin: those of no name, and so of no ending, are identified by it.
 _MAGIC = {
     b"\x1f\x8b": "gzip",
     b"BZh": "bz2",
@@ -236,7 +236,7 @@ def _sniffed(content: bytes) -> tuple[FileKind, str | None]:
 
 @dataclass(frozen=True)
 class Layout:
-    """How CSV files are written; None where each file shall tell."""
+    """How CSV files are written; None where each file must tell."""
 
     delimiter: str | None = None
     encoding: str | None = None
@@ -310,7 +310,7 @@ class Source:
         return self._content
 
     def needed_memory(self) -> int | None:
-        """Bytes that reading the file into memory takes, roughly; None where that cannot be told beforehand."""
+        """Bytes that reading the file into memory takes, roughly; None where that cannot be determined beforehand."""
         if self.is_stream or self._content is not None or self.kind == "document":
             return None
         if self.kind == "csv":
@@ -320,7 +320,7 @@ class Source:
         try:
             content = self.parquet
         except (pa.ArrowException, OSError):
-            return None  # raised again, with the file's name, by whoever reads it
+            return None  # raised again, with the file's name, by the caller
         groups = (content.row_group(group).total_byte_size for group in range(content.num_row_groups))
         return int(16 * content.num_rows + sum(groups))
 
@@ -395,7 +395,7 @@ class Source:
         return most if alone and not counts[usual] else usual
 
     def hint(self, names: Sequence[str]) -> str:
-        """Say what may be wrong with a CSV file in which a column was not found."""
+        """Return what may be wrong with a CSV file in which a column was not found."""
         if self.kind != "csv":
             return ""
         if any("\0" in name for name in names):
@@ -428,7 +428,7 @@ class _Shared(io.RawIOBase):
         self._lock = Lock()
 
     def readable(self) -> bool:
-        """Say that it can be read."""
+        """Report that the file can be read."""
         return True
 
     def read(self, size: int = -1) -> bytes:
@@ -479,7 +479,7 @@ def reading(source: Source) -> Iterator[None]:
 
 @contextmanager
 def enough_memory(what: str) -> Iterator[None]:
-    """Say what it was that did not fit in memory, where Arrow or Python only say that something did not."""
+    """Return what it was that did not fit in memory, where Arrow or Python only say that something did not."""
     try:
         yield
     except MemoryError as error:
@@ -492,7 +492,7 @@ def enough_memory(what: str) -> Iterator[None]:
 
 
 def _located(source: Source, error: BaseException) -> str:
-    """Say where a CSV file is bad; empty if that is not known."""
+    """Return where a CSV file is bad; empty if that is not known."""
     said = str(error)
     if source.kind != "csv":
         return ""

@@ -170,7 +170,7 @@ class Records(persist.Saved, ABC):
         return self._table.n_annotations
 
     def describe(self) -> Description:
-        """Summarise the table in numbers; prints as a short report. O(annotations and what they hold)."""
+        """Summarize the table in numbers; prints as a short report. O(annotations and what they hold)."""
         return Description(tuple(self._facts()))
 
     def _facts(self) -> Iterable[Fact]:
@@ -248,14 +248,14 @@ class Records(persist.Saved, ABC):
     def without(self, workers: Finding | Iterable[Any]) -> Self:
         """Return the annotations of all but some workers, as :meth:`select` does those of some.
 
-        Tasks that nobody else labelled are no longer part of the table, and are listed in
+        Tasks that no worker else labeled are no longer part of the table, and are listed in
         :attr:`unlabelled` of the result. O(annotations).
 
         Parameters
         ----------
         workers
             What an audit found, such as :func:`manyhands.audit.spammers` returns, or names, or a boolean mask aligned
-            with :attr:`workers`. A name that is no worker's is refused; a worker that was found but is not in this
+            with :attr:`workers`. A name that is no worker's is rejected; a worker that was found but is not in this
             table, left out before perhaps, is not missed.
 
         Examples
@@ -301,7 +301,7 @@ class Records(persist.Saved, ABC):
 
     @abstractmethod
     def _arrays(self) -> Mapping[str, npt.NDArray[Any]]:
-        """Arrays of a file for what was said, and of whom."""
+        """Arrays of a file for the answer, and of whom."""
 
     @classmethod
     def _read_back(cls, content: persist.Content) -> object:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Links(Rows, Protocol):
-    """What the compiled tables of tasks have: who answered what, with which weight, in task order."""
+    """What the compiled tables of tasks have: which worker gave which answer, with which weight, in task order."""
 
     @property
     def n_tasks(self) -> int:
@@ -37,7 +37,7 @@ class Links(Rows, Protocol):
         """Where the answers of each task begin, and where the last end."""
 
     def columns(self) -> tuple[Codes, Codes, npt.NDArray[Any]]:
-        """Task, worker, and what was said."""
+        """Task, worker, and the answer."""
 
     def group_counts(self) -> npt.NDArray[Any]:
         """Number of answers in each group of workers that share tasks."""
@@ -72,7 +72,7 @@ class Parsed:
 class Answers(Records):
     """Answers of workers to tasks, whatever they say: immutable, sparse, with names of tasks and workers.
 
-    A kind of answers is a subclass that adds what was said, the third of the columns of its compiled table.
+    A kind of answers is a subclass that adds the answer, the third of the columns of its compiled table.
     """
 
     __slots__ = ("_tasks", "_unlabelled")
@@ -158,7 +158,7 @@ class Answers(Records):
             self._refuse_item(guesses["label"], others)
 
     def _refuse_item(self, column: str, others: list[str]) -> None:
-        """Raise where the column of what was said seems to be the item that the task is about.
+        """Raise where the column of the answer seems to be the item that the task is about.
 
         Parameters
         ----------
@@ -274,7 +274,7 @@ class Answers(Records):
         return offsets[1:] - offsets[:-1]
 
     def to_frame(self) -> pa.Table:
-        """Return the annotations as an Arrow table: task, worker, what was said, and weight if there are weights."""
+        """Return the annotations as an Arrow table: task, worker, the answer, and weight if there are weights."""
         whole = self._whole()
         tasks, workers, said = whole._table.columns()
         columns = {
@@ -286,7 +286,7 @@ class Answers(Records):
 
     @abstractmethod
     def _said(self, said: npt.NDArray[Any]) -> dict[str, Any]:
-        """Columns of a frame for what was said, given as the compiled table holds it."""
+        """Columns of a frame for the answer, given as the compiled table holds it."""
 
     # ----------------------------------------------------------------------------------------------- subsets
 
@@ -352,7 +352,7 @@ class Answers(Records):
         return whole._subset(keep, np.ones(self.n_tasks, np.bool_), self._unlabelled)
 
     def _subset(self, keep: npt.NDArray[np.bool_], wanted: npt.NDArray[np.bool_], unlabelled: Names | None) -> Self:
-        """Keep the marked annotations; wanted tasks left with none join the unlabelled."""
+        """Keep the marked annotations; wanted tasks left with none join the unlabeled."""
         kept = self._table.keep(keep)
         labelled = np.diff(kept.offsets()) > 0
         tasks = self._tasks.take(np.flatnonzero(labelled))
@@ -393,7 +393,7 @@ class Answers(Records):
 
     @abstractmethod
     def _packed(self, said: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
-        """Arrays of a file for what was said, and what it stands for."""
+        """Arrays of a file for the answer, and what it stands for."""
 
     @classmethod
     def _unpacked(cls, content: persist.Content, task_codes: Codes, tasks: Names) -> Payload:
@@ -410,7 +410,7 @@ class Answers(Records):
 
     @classmethod
     def _names_in(cls, content: persist.Content) -> tuple[Names, ...]:
-        """Names of tasks, workers and unlabelled tasks."""
+        """Names of tasks, workers and unlabeled tasks."""
         return tuple(content.names(part) for part in cls._named)
 
     @staticmethod

@@ -1,7 +1,7 @@
 """Python values as ids: which of them are the same, which stand for nothing, and the order they come in.
 
-Ids are the same where Python says so: equal, with equal hashes, as in a set. So 1, 1.0 and True are one id, and so are
-an hour in two time zones; a date and a datetime, a time with a zone and one without, 1 and "1" are not. A scalar of
+Ids are the same where Python reports it: equal, with equal hashes, as in a set. So 1, 1.0 and True are one id, and so
+are an hour in two time zones; a date and a datetime, a time with a zone and one without, 1 and "1" are not. A scalar of
 NumPy or Arrow counts as the Python value that it stands for.
 """
 
@@ -123,7 +123,7 @@ def plain_times(times: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def hashable(values: Iterable[Any], what: str) -> npt.NDArray[np.object_]:
-    """Return plain values as an array of objects; refuse those that cannot be ids."""
+    """Return plain values as an array of objects; reject those that cannot be ids."""
     objects = as_objects(plain_values(values, what))
     for row, value in enumerate(objects):
         try:
@@ -150,7 +150,7 @@ def _is_deep(value: tuple[Any, ...]) -> bool:
 
 
 def encode(values: Sequence[Any]) -> tuple[npt.NDArray[np.uint32], list[Any]]:
-    """Codes of the values and the distinct ones, in an order that rows do not decide: one look-up a row."""
+    """Codes of the values and the distinct ones, in an order that rows do not decide: one look-up per row."""
     seen: dict[Any, int] = {}
     codes = np.fromiter((seen.setdefault(value, len(seen)) for value in values), np.uint32, len(values))
     items = list(seen) if _print_alike(values) else _canonical(values, codes, list(seen))

@@ -20,7 +20,7 @@ _FOLDER = 0x10
 
 def write(path: str | os.PathLike[str], content: dict[str, Any], what: str) -> None:
     """Write a file; the one that was there stays until the new one is whole and on the disk."""
-    # Given a name, torch refuses one without an ending.
+    # Given a name, torch rejects one without an ending.
     with writing(path, what), atomic_write(path) as part, part.open("wb") as file:
         torch.save(content, file)
 

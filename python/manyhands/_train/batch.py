@@ -26,7 +26,7 @@ _GATHERED = 1 << 16
 class Batch:
     """Some samples with all their annotations, as index triples: nothing here is samples × workers.
 
-    Annotation ``i`` says that worker ``worker[i]`` gave the label ``label[i]`` to the sample ``sample[i]`` of this
+    Annotation ``i`` states that worker ``worker[i]`` gave the label ``label[i]`` to the sample ``sample[i]`` of this
     batch; `index` is its place among all annotations, and `tasks` are the samples' codes in the table. `truth` is the
     samples' true classes, (n,), where they are known.
     """
@@ -97,7 +97,7 @@ def rows_of(votes: Annotations, n_rows: int, tasks: Any) -> npt.NDArray[np.int64
 class CrowdData:
     """Samples that are tasks of a table: sample ``n`` is the task of code ``n``, with the row of X that belongs to it.
 
-    Memory: beside X and the table, 28 bytes an annotation and 16 a sample.
+    Memory: beside X and the table, 28 bytes per annotation and 16 a sample.
     """
 
     def __init__(self, X: Any, votes: Any, tasks: Any = None) -> None:
@@ -159,7 +159,7 @@ class CrowdData:
             yield Batch(x=x, **{name: column.to(device, non_blocking=True) for name, column in columns.items()})
 
     def _gathered(self, parts: Sequence[Tensor], sizes: Sequence[int]) -> Iterator[dict[str, Tensor]]:
-        """What a batch of each part has beside features, of so many annotations each."""
+        """What a batch of each part has beside features, of that many annotations each."""
         samples = torch.cat(list(parts))
         starts = self._offsets[samples]
         counts = self._offsets[samples + 1] - starts

@@ -1,4 +1,4 @@
-"""Who is told of the moments of a training, and may end it."""
+"""Called at stages of training; may end it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ EpochCallback = Callable[[Any, dict[str, float]], object]
 
 
 def check_callbacks(callbacks: Any) -> None:
-    """Refuse what could never be called, or would never be because of its name."""
+    """Raise for what could never be called, or would never be because of its name."""
     if not isinstance(callbacks, Sequence) or isinstance(callbacks, str):
         raise TypeError(f"callbacks must be a list of functions and Callbacks, not {type(callbacks).__name__}")
     for callback in callbacks:
@@ -91,7 +91,7 @@ class Callbacks:
                 self._called["on_epoch_end"].append(callback)
 
     def awaits(self, moment: Moment) -> bool:
-        """Whether anybody is to be told."""
+        """Whether any callback is registered."""
         return bool(self._called[moment])
 
     def tell(self, moment: Moment, known: dict[str, Any]) -> bool:

@@ -22,13 +22,13 @@ from manyhands._train import archive
 from manyhands._train.batch import CrowdData
 from manyhands.errors import FileFormatError
 
-#: Of what a file holds; files without are of manyhands 0.1, and do not tell which crowd they know.
+#: Of what a file holds; files without are of manyhands 0.1, and do not state which crowd they know.
 _FORMAT = 2
 _WHAT = "checkpoint"
 
 
 def prepare(path: str | os.PathLike[str] | None, *, resume: bool, overwrite: bool) -> None:
-    """Refuse a file that cannot be gone on from, that would be lost, or that cannot be written, before any work."""
+    """Raise for a file that cannot be gone on from, that would be lost, or that cannot be written, before any work."""
     if path is None:
         if resume or overwrite:
             asked, what = ("resume", "resume from") if resume else ("overwrite", "write over")

@@ -64,11 +64,11 @@ class NetworkEstimator(Parameters, Training, ABC):
 
     #: Defaults that differ from those of `Training`.
     _defaults: ClassVar[dict[str, Any]] = {}
-    #: What is taken by keyword beside a constructor's own parameters.
+    #: What is taken by keyword next to a constructor's own parameters.
     _settings: ClassVar[Sequence[inspect.Parameter]] = TRAINING
     #: Parts that are whole networks: they learn at the rate `lr` and their weights decay, the rest at `worker_lr`.
     _networks: ClassVar[tuple[str, ...]] = ("network",)
-    #: What predictions need beside the parts and the names: attributes, and whether they are tensors of the device.
+    #: What predictions need next to the parts and the names: attributes, and whether they are tensors of the device.
     _kept: ClassVar[dict[str, bool]] = {"_n_labels": False}
     #: Parts that only training needs.
     _training_parts: ClassVar[tuple[str, ...]] = ()
@@ -90,7 +90,7 @@ class NetworkEstimator(Parameters, Training, ABC):
             setattr(self, item.name, settings.get(item.name, self._defaults.get(item.name, item.default)))
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        # The signature says what `**settings` stands for, so that parameters, repr and clone know it.
+        # The signature specifies what `**settings` stands for, so that parameters, repr and clone know it.
         super().__init_subclass__(**kwargs)
         own = [p for p in inspect.signature(cls.__init__).parameters.values() if p.kind is not p.VAR_KEYWORD]
         changed = [p.replace(default=cls._defaults.get(p.name, p.default)) for p in cls._settings]
@@ -111,7 +111,7 @@ class NetworkEstimator(Parameters, Training, ABC):
     # ---------------------------------------------------------------------------- what a subclass is made of
 
     def _check(self) -> None:
-        """Refuse settings that cannot work, before any work. A subclass adds its own."""
+        """Raise for settings that cannot work, before any work. A subclass adds its own."""
         for name in ("max_epochs", "batch_size", "accumulate"):
             check_number(name, getattr(self, name), least=1, whole=True)
         check_number("seed", self.seed, least=0, whole=True)
@@ -160,10 +160,10 @@ class NetworkEstimator(Parameters, Training, ABC):
 
     @abstractmethod
     def _judged(self, batch: Batch, output: Any) -> tuple[Tensor, Tensor]:
-        """How well held-out samples are foretold: a sum that shall be large, and the weight to divide it by."""
+        """How well held-out samples are predicted: a sum that must be large, and the weight to divide it by."""
 
     def _start_epoch(self, epoch: int, data: CrowdData) -> None:
-        """Called before each epoch, with all data: for what is learnt in other ways than by gradients."""
+        """Called before each epoch, with all data: for what is learned in other ways than by gradients."""
 
     def _after_training(self, data: CrowdData) -> None:
         """Called once after the last epoch, in evaluation mode."""
@@ -304,7 +304,7 @@ class NetworkEstimator(Parameters, Training, ABC):
             run.history.append(record)
             if report is not None:
                 report(run.epoch, record["loss"])
-            # An epoch that was cut short is gone through again by whoever goes on.
+            # An epoch that was cut short is repeated when training resumes.
             if not cut and self.checkpoint is not None and run.owner is not None and (not run.ranks or run.ranks.first):
                 checkpoint.write(self.checkpoint, run.owner.content() | {"now": self._learnt()} | run.state())
             if run.ended(run.callbacks.tell("on_epoch_end", record)) or cut:
@@ -353,7 +353,7 @@ class NetworkEstimator(Parameters, Training, ABC):
 
     @torch.no_grad()
     def _mean_score(self, data: CrowdData, samples: Tensor) -> float:
-        """How well some samples are foretold."""
+        """How well some samples are predicted."""
         self._parts_or_fail().eval()
         total = weight = 0.0
         for batch in data.batches(samples, PREDICTED, self._on):
@@ -412,7 +412,7 @@ class NetworkEstimator(Parameters, Training, ABC):
         return torch.cat(found).numpy()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write what was learnt to a file: weights and names, settings that are numbers or text, and no code.
+        """Write what was learned to a file: weights and names, settings that are numbers or text, and no code.
 
         ``mh.load(path, ...)`` reads it back. Networks that were arguments are given again there, built alike
         (``mh.load(path, backbone=network)``); settings that are objects, such as `start_from`, matter to training alone

@@ -172,7 +172,7 @@ def moved(x: Any, device: torch.device) -> Any:
 
 
 def as_features(X: Any) -> Features:
-    """Wrap an array, tensor, SciPy sparse matrix, frame, mapping or map-style dataset; refuse what is not finite."""
+    """Wrap an array, tensor, SciPy sparse matrix, frame, mapping or map-style dataset; reject what is not finite."""
     if isinstance(X, Tensor):
         if X.ndim == 0:
             raise TypeError("X is a single number; give a row a sample")

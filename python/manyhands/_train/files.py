@@ -42,7 +42,7 @@ _LOCAL = ("checkpoint", "distributed")
 
 
 class Outer(nn.Module):
-    """A last layer that is put on a trained network and not learnt by gradients; all that it knows are buffers."""
+    """A last layer that is put on a trained network and not learned by gradients; all that it knows are buffers."""
 
     @classmethod
     def blank(cls, n_classes: int) -> Self:
@@ -98,7 +98,7 @@ class SavedNetwork:
     workers_, classes_ : array
         Names.
     confusion_, prior_ : array
-        What was learnt of the workers and the classes.
+        What was learned of the workers and the classes.
     """
 
     def __init__(self, path: str, content: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-#: Where Linux says what its processor announces.
+#: Where Linux specifies what its processor announces.
 _PROCESSOR = Path("/proc/cpuinfo")
 _MATRIX_FLAGS = frozenset({"amx_tile", "amx_bf16", "amx_fp16"})
 #: What limits the instructions that torch's kernels take, the newer name first, and limits that leave AMX out.
@@ -44,7 +44,7 @@ made.float().sum().backward()
 
 
 def check_precision(precision: str, device: torch.device) -> None:
-    """Refuse a precision that would end the process; full precision, and accelerators, are not looked at."""
+    """Raise for a precision that would end the process; full precision, and accelerators, are not looked at."""
     if precision == "float32" or device.type != "cpu" or not _announces_matrices() or _is_limited():
         return
     died_of = _death(precision)

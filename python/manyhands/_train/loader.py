@@ -27,7 +27,7 @@ _TAKEN = {
 
 
 def check_loader(options: Any) -> None:
-    """Refuse options that a ``DataLoader`` does not take, or that are not free."""
+    """Reject options that a ``DataLoader`` does not take, or that are not free."""
     if not isinstance(options, Mapping):
         raise TypeError(f'loader must be options of a DataLoader, such as {{"num_workers": 2}}, not {options!r}')
     for name, why in _TAKEN.items():

@@ -58,7 +58,7 @@ def _can_be_fused(parameter: nn.Parameter) -> bool:
 
 
 def _users(make: Any, groups: Groups) -> list[torch.optim.Optimizer]:
-    """What a user's function makes of the groups, if it is optimisers of all that is to be learnt, each once."""
+    """What a user's function makes of the groups, if it is optimisers of all that is to be learned, each once."""
     made = make([dict(group, params=list(group["params"])) for group in groups])
     found = list(made) if isinstance(made, Iterable) else [made]
     for one in found:
@@ -82,7 +82,7 @@ def _users(make: Any, groups: Groups) -> list[torch.optim.Optimizer]:
 
 
 def made_scheduler(optimizer: torch.optim.Optimizer, schedule: Schedule, n_epochs: int) -> Any:
-    """The scheduler of an optimiser."""
+    """The scheduler of an optimizer."""
     if callable(schedule):
         made = schedule(optimizer)
         if isinstance(made, torch.optim.lr_scheduler.ReduceLROnPlateau):

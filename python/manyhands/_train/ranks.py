@@ -19,7 +19,7 @@ from manyhands._train.module_calls import each_tensor, n_rows
 
 
 def check_distributed() -> None:
-    """Refuse where no processes know of one another."""
+    """Reject where no processes know of one another."""
     if not (dist.is_available() and dist.is_initialized()):
         raise ValueError(
             "distributed=True shares a training among processes, but there is no group of them: start them with "
@@ -41,7 +41,7 @@ class Ranks:
         return self.rank == 0
 
     def agree(self, known: Any) -> None:
-        """Refuse processes that are not about the same training."""
+        """Reject processes that are not about the same training."""
         found: list[Any] = [None] * self.world
         dist.all_gather_object(found, known)
         other = next((rank for rank, one in enumerate(found) if one != found[0]), None)

@@ -17,7 +17,7 @@ from manyhands._train.settings import clip_gradients
 
 @dataclass
 class Run:
-    """All that changes beside the parts, and goes into checkpoints with them."""
+    """All that changes next to the parts, and goes into checkpoints with them."""
 
     optimizers: list[torch.optim.Optimizer]
     schedulers: list[Any]
@@ -35,7 +35,7 @@ class Run:
     history: list[dict[str, float]] = field(default_factory=list)
     best_score: float = -np.inf
     best_epoch: int = 0
-    #: What had been learnt after the epoch with the best score.
+    #: What had been learned after the epoch with the best score.
     best: dict[str, Any] | None = None
     #: Batches and samples whose gradients wait for a step.
     _waiting: list[int] = field(default_factory=list)
@@ -77,7 +77,7 @@ class Run:
         self.scaler.update()
 
     def ended(self, asked: bool) -> bool:
-        """Whether anybody who shares the training asks for its end."""
+        """Whether any process that shares the training asks for its end."""
         return asked if self.ranks is None else self.ranks.any(asked)
 
     def step_schedules(self, score: float) -> None:

@@ -18,7 +18,7 @@ from manyhands.categorical.base import Aggregator
 
 Schedule = Literal["cosine", "step"] | Callable[[torch.optim.Optimizer], Any] | None
 Optimizer = Literal["adam", "adamw", "sgd"]
-#: One that is built in, or a function from groups of parameters to an optimiser, or several.
+#: One that is built in, or a function from groups of parameters to an optimizer, or several.
 OptimizerSetting = Optimizer | Callable[[list[dict[str, Any]]], torch.optim.Optimizer | Sequence[torch.optim.Optimizer]]
 Reduction = Literal["label", "sample", "worker"]
 Precision = Literal["float32", "bfloat16", "float16"]
@@ -64,28 +64,28 @@ class Training:
     optimizer, weight_decay
         ``"adam"``, ``"adamw"`` or ``"sgd"`` (momentum 0.9). Weights decay in the backbone only. Or a function that is
         given groups of parameters (dictionaries with ``name``, ``params``, ``lr`` and ``weight_decay``) and returns an
-        optimiser, or several: ``optimizer=lambda groups: torch.optim.RMSprop(groups)``. Large tables of workers, whose
-        gradients are sparse, keep an optimiser of their own.
+        optimizer, or several: ``optimizer=lambda groups: torch.optim.RMSprop(groups)``. Large tables of workers, whose
+        gradients are sparse, keep an optimizer of their own.
     schedule
         How the rates change: None, ``"cosine"`` to zero over `max_epochs`, ``"step"`` (a tenth at one half and at three
-        quarters), or a function from optimiser to scheduler, stepped after each epoch. A ``ReduceLROnPlateau`` is
+        quarters), or a function from optimizer to scheduler, stepped after each epoch. A ``ReduceLROnPlateau`` is
         stepped with the held-out score or, where none is held out, the training loss; both are turned to suit its mode,
         and its threshold is absolute: ``schedule=lambda optimizer: ReduceLROnPlateau(optimizer, patience=10)``.
     clip
         Greatest norm of the gradient; None for any.
     accumulate
-        Batches whose gradients, weighed by their samples, make a step: as one batch so many times as large where losses
-        are means over samples, and in the memory of one.
+        Batches whose gradients, weighed by their samples, make a step: as one batch that many times as large where
+        losses are means over samples, and in the memory of one.
     reduction
         Weight of an annotation's loss: each alike (``"label"``), alike by sample (``"sample"``), or alike by worker
         (``"worker"``).
     validation, patience
         Share of samples held out, and epochs without a better score on them until training ends; the best epoch's
         parameters are kept. The score is that of the crowd's held-out labels: no clean ones are needed, and nothing
-        else is learnt from them before the training has ended. 0 keeps the last epoch.
+        else is learned from them before the training has ended. 0 keeps the last epoch.
     precision
         Of the backbone: ``"float32"``, or mixed with ``"bfloat16"`` or ``"float16"``, which are
-        refused on processors where they would end the process.
+        rejected on processors where they would end the process.
     compile
         Whether ``torch.compile`` makes the backbone faster, or its options, such as ``{"mode": "reduce-overhead"}``. A
         network that learners take apart is compiled in parts if these are named ``trunk`` and ``head``.
@@ -112,7 +112,7 @@ class Training:
     checkpoint
         File written after each epoch, from which ``fit(..., resume=True)`` goes on. One that is there already is
         written over only by ``fit(..., overwrite=True)``. It holds digests of the names of workers and classes and of
-        the annotations, and the settings: another crowd's is refused, and so are other settings.
+        the annotations, and the settings: another crowd's is rejected, and so are other settings.
     """
 
     max_epochs: int = 50

@@ -21,7 +21,7 @@ Mask = npt.NDArray[np.bool_]
 
 #: A component's mean skill is doubtful where it is less than this many standard errors from zero.
 _DOUBT = 1.0
-#: The average worker counts as at least this skilled where nothing else is known of somebody.
+#: The average worker counts as at least this skilled where nothing else is known of a worker.
 _LEAST_SKILL = 0.1
 
 
@@ -117,7 +117,7 @@ def inside(probability: Array, labels: Array, k: int) -> Array:
 def _strangers(votes: Annotations, posterior: Array, alone: Mask, average: float) -> Array:
     """Accuracy of the workers without a partner, judged by the posterior of the others, (alone.sum(),).
 
-    Only tasks that others labelled tell; the crowd's average accuracy counts as one more label.
+    Only tasks that others labeled tell; the crowd's average accuracy counts as one more label.
     """
     tasks, workers, labels = votes.codes()
     weights = np.ones(len(tasks)) if votes.weights is None else votes.weights

@@ -97,8 +97,8 @@ def discount(correlation: float, error: float) -> float:
     """What confidences are discounted with, given an estimate of the correlation and its standard error.
 
     The usual discount times the probability that errors are correlated at all. The size of the estimate does not enter:
-    a task that misleads everybody in the same way looks easy, so that the estimate sees only a part of what real crowds
-    share, and on real logs it tells whether to discount but not by how much.
+    a task that misleads all workers in the same way looks easy, so that the estimate sees only a part of what real
+    crowds share, and on real logs it indicates whether to discount but not by how much.
     """
     return CORRELATION * probability_of_correlation(correlation, error)
 

@@ -15,7 +15,7 @@ _BLOCK = 256
 def diagnose(draws: Array) -> dict[str, Array]:
     """R-hat, bulk and tail effective sample size of draws (chains, draws, ...), each of the shape of one draw.
 
-    Split chains and rank-normalised draws, as in A. Vehtari, A. Gelman, D. Simpson, B. Carpenter and P.-C. Bürkner,
+    Split chains and rank-normalized draws, as in A. Vehtari, A. Gelman, D. Simpson, B. Carpenter and P.-C. Bürkner,
     "Rank-normalization, folding, and localization: an improved R-hat", Bayesian Analysis 16 (2021). NaN for fewer than
     four draws a chain, and where a quantity never changes. O(draws · log draws) time for each quantity.
     """

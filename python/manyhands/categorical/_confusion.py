@@ -1,4 +1,4 @@
-"""How workers err: confusion matrices, in full, made when somebody asks, or told by one accuracy a worker."""
+"""How workers err: confusion matrices, in full, computed on access, or derived from one accuracy per worker."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Confusion(ABC):
         """Confusion matrix of each worker, (n_workers, n_classes, n_labels); `MemoryError` where they cannot fit."""
 
     def worth(self, prior: Array, n_labels: npt.NDArray[np.int64]) -> metrics.Worth:
-        """Accuracy, information and capacity of each worker who gave so many labels, with errors."""
+        """Accuracy, information and capacity of each worker who gave that many labels, with errors."""
         return metrics.worth(self.matrices(), prior, n_labels)
 
     def spammer_scores(self) -> Array:
@@ -61,7 +61,7 @@ class Matrices(Confusion):
 
 
 class LazyConfusion(Confusion):
-    """Matrices that the method does not need itself: made when somebody asks, and kept."""
+    """Matrices that the method does not need itself: computed on access, and kept."""
 
     def __init__(self, n_workers: int, n_classes: int) -> None:
         self._n_workers, self._n_classes = n_workers, n_classes
@@ -84,7 +84,7 @@ class LazyConfusion(Confusion):
 
 
 class JudgedByPosterior(LazyConfusion):
-    """Workers judged by posteriors of the tasks that they labelled; a class they never met gives an even row."""
+    """Workers judged by posteriors of the tasks that they labeled; a class they never met gives an even row."""
 
     def __init__(self, held: Any, posterior: Array | StreamedPosterior) -> None:
         super().__init__(held.n_workers, held.n_classes)
@@ -183,13 +183,13 @@ def _log_ratio(p: Array, q: Array) -> Array:
 
 
 class KnowsConfusion(KnowsWorkers):
-    """Somebody who knows a crowd from a fit: its workers by name, the classes, and how each worker errs.
+    """The crowd of a fit: workers by name, the classes, and how each worker errs.
 
     A subclass keeps `_workers`, `_classes` and `_n_labels`, and has ``confusion_`` and ``prior_``.
     """
 
     _classes: Names
-    #: Classes, then abstentions, where it learnt from those.
+    #: Classes, then abstentions, where it learned from those.
     _all_labels: Names | None = None
 
     @property

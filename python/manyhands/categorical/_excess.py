@@ -26,7 +26,7 @@ _STRATA = 3
 class Beliefs:
     """What is believed of a crowd before it is asked whether its workers depend on one another.
 
-    ``table`` holds one answer a worker and task, ``kept`` says which annotations of the log those are.
+    ``table`` holds one answer per worker and task, ``kept`` specifies which annotations of the log those are.
     """
 
     table: _core.Table

@@ -22,7 +22,7 @@ _THRESHOLDS = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0)
 #: Rounds in which every worker may change its group, and of the effects of workers.
 _ROUNDS = 20
 _EFFECTS = 10
-#: How often a group is right at the start, and imaginary labels in each row of a matrix, as a pair (right, wrong).
+#: How often a group is right at the start, and pseudo-counts in each row of a matrix, as a pair (right, wrong).
 _RIGHT = 0.8
 PSEUDO_COUNT = (0.1, 0.01)
 
@@ -153,7 +153,7 @@ class _Pairs:
 
 
 def _without_effects(a: Codes, b: Codes, z: Array, m: int) -> Array:
-    """Agreement less what either worker has with everybody: an answer of one's own is off with all who met it."""
+    """Agreement less what either worker has with all workers: an answer of one's own is off with all who met it."""
     degree = np.maximum(np.bincount(a, minlength=m) + np.bincount(b, minlength=m), 1)
     effects = np.zeros(m)
     for _ in range(_EFFECTS):

@@ -99,7 +99,7 @@ class Insight(KnowsConfusion, Results):
     # ------------------------------------------------------------------------------------------- explanation
 
     def explain(self, task: Any, votes: Any = None) -> Explanation:
-        """Say why a task got its answer: every vote with the weight of evidence it carried.
+        """Return why a task got its answer: every vote with the weight of evidence it carried.
 
         Weights of evidence are log-odds of the answer against the runner-up and add up to those of the posterior. For
         the default, which averages models and discounts confidences, a vote's evidence is the average over
@@ -193,7 +193,7 @@ class Insight(KnowsConfusion, Results):
 
 
 def _margins(rows: Array, answers: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Array, Array]:
-    """Runner-up, margin and entropy in bits of posteriors beside the answers; the lowest code wins a tie."""
+    """Runner-up, margin and entropy in bits of posteriors next to the answers; the lowest code wins a tie."""
     each = np.arange(len(rows))
     others = rows.copy()
     others[each, answers] = -1.0

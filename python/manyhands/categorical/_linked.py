@@ -1,4 +1,4 @@
-"""Tasks whose classes take after those of their neighbours: the graph, beliefs on it, and how strongly they do."""
+"""Tasks whose classes take after those of their neighbors: the graph, beliefs on it, and how strongly they do."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from manyhands._base.estimator import Array
 Codes = npt.NDArray[np.uint32]
 #: Sweeps of messages in each pass, and the change below which they end.
 _SWEEPS, _SETTLED = 50, 1e-8
-#: The strongest link that is learnt: neighbours are alike but for one pair in three thousand.
+#: The strongest link that is learned: neighbors are alike but for one pair in three thousand.
 STRONGEST = 8.0
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Neighbours of each task (or pixel), each edge from both ends; see `rust/categorical/linked.rs`."""
+    """Neighbors of each task (or pixel), each edge from both ends; see `rust/categorical/linked.rs`."""
 
     offsets: Codes
     neighbours: Codes
@@ -44,7 +44,7 @@ class Graph:
         )
 
     def sums(self, rows: Array) -> Array:
-        """The sum of the rows of each task's neighbours."""
+        """The sum of the rows of each task's neighbors."""
         out = np.zeros_like(rows)
         offsets = self.offsets.astype(np.int64)
         np.add.at(out, np.repeat(np.arange(len(rows)), offsets[1:] - offsets[:-1]), rows[self.neighbours])
@@ -69,7 +69,7 @@ def likeliest_strength(
 ) -> float:
     """The strength of greatest pseudo-likelihood under expected classes, by Newton's method.
 
-    `near` is the expected number of neighbours of each class, and `field` what a strength makes each class worth by
+    `near` is the expected number of neighbors of each class, and `field` what a strength makes each class worth by
     itself.
     """
     for _ in range(20):

@@ -48,7 +48,7 @@ def _counts(held: Any, posterior: Array | StreamedPosterior) -> Array:
 def resembling(table: _core.Table, posterior: Array, crowd: Array | None = None) -> tuple[Array, Array]:
     """Confusion matrices of workers who are judged by posteriors and resemble each other as much as the crowd says.
 
-    Row k of every worker's matrix, (n_workers, n_classes, n_classes), has a Dirichlet prior that is learnt: its
+    Row k of every worker's matrix, (n_workers, n_classes, n_classes), has a Dirichlet prior that is learned: its
     parameters are the second answer, labels first, and where to begin the next time.
     """
     counts = _counts(table, posterior)

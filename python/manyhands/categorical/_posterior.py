@@ -1,4 +1,4 @@
-"""Class posteriors of tasks, however they are kept: all numbers, or those of the classes that somebody named."""
+"""Class posteriors of tasks, however they are kept: all numbers, or those of the classes that a worker named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What aggregators are told in advance: pseudo-counts, known classes, and probabilities to start from."""
+"""What the caller specifies in advance: pseudo-counts, known classes, and probabilities to start from."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from manyhands.metrics.matching import match_gold_in_parts
 
 
 def counts(value: npt.ArrayLike, shape: tuple[int, ...], what: str) -> Array:
-    """A copy of an array of this shape that somebody gave, of numbers that can count labels."""
+    """A copy of an array of this shape that the caller passed, of numbers that can count labels."""
     found = numbers(value, shape, what)
     if not (np.isfinite(found) & (found >= 0)).all():
         raise ValueError(f"{what} must hold finite numbers of at least 0")
@@ -28,7 +28,7 @@ def counts(value: npt.ArrayLike, shape: tuple[int, ...], what: str) -> Array:
 
 
 def numbers(value: npt.ArrayLike, shape: tuple[int, ...], what: str) -> Array:
-    """A copy of an array of numbers of this shape that somebody gave."""
+    """A copy of an array of numbers of this shape that the caller passed."""
     try:
         found = np.array(value, np.float64, order="C")
     except (TypeError, ValueError):
@@ -39,7 +39,7 @@ def numbers(value: npt.ArrayLike, shape: tuple[int, ...], what: str) -> Array:
 
 
 def row_pseudo(value: Any, k: int, said: int | None = None) -> Array:
-    """Pseudo-counts of one confusion matrix, as `DawidSkene` takes them: k classes, and so many labels or also k."""
+    """Pseudo-counts of one confusion matrix, as `DawidSkene` takes them: k classes, and that many labels or also k."""
     said = k if said is None else said
     if isinstance(value, tuple):
         if len(value) != 2:
@@ -60,7 +60,7 @@ def class_pseudo(value: Any, k: int) -> Array:
 
 
 def probabilities(value: npt.ArrayLike, shape: tuple[int, ...], what: str) -> Array:
-    """Check that somebody gave probabilities of this shape."""
+    """Check probabilities of this shape that the caller passed."""
     given = numbers(value, shape, what)
     if not (np.isfinite(given) & (given >= 0)).all() or np.abs(given.sum(axis=-1) - 1).max() > 1e-6:
         raise ValueError(f"{what} must hold probabilities that sum to one along its last axis")

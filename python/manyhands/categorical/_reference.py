@@ -157,7 +157,7 @@ class _Scores(NamedTuple):
     weights: Array
 
     def every(self, stride: int) -> _Scores:
-        """The same of every so many tasks."""
+        """The same of every that many tasks."""
         if stride == 1:
             return self
         keep = self.tasks % stride == 0
@@ -280,7 +280,7 @@ def _squared_scores(part: _Scores, prior: Array, place: Codes, size: int, by_cla
 def _sampled(
     held: Any, gold: npt.NDArray[np.int32] | None, prior: Array, confusion: Array, right: Array, stride: int
 ) -> Iterator[_Scores]:
-    """Scores of every so many tasks of a table, or of shards one after the other."""
+    """Scores of every that many tasks of a table, or of shards one after the other."""
     factors, classes = _core.em_factors(confusion, prior)
 
     def scores_of(table: _core.Table, posterior: Array, who: npt.NDArray[Any] | None, first: int) -> _Scores:

@@ -1,4 +1,4 @@
-"""Known classes that correct the default: a ridge regression on votes whose prior says that the default is right.
+"""Known classes that correct the default: a ridge regression on votes whose prior states that the default is right.
 
 Gold labels do not enter the EM iterations, where thousands of unlabeled votes outweigh them. They correct the result:
 
@@ -409,7 +409,7 @@ class KnownSkills:
 def contradictions(
     skills: KnownSkills, accuracy: Array, n_labels: Ints, workers: Any, posterior: Array, classes: Ints
 ) -> tuple[str, ...]:
-    """Say where known classes contradict what unlabeled data say of workers, or of the answers' confidence.
+    """Return where known classes contradict what unlabeled data say of workers, or of the answers' confidence.
 
     Parameters
     ----------

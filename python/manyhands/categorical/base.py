@@ -111,7 +111,7 @@ class ClassFitted(TaskFitted[ClassFit]):
 
     @cached_property
     def labels(self) -> Names:
-        """What codes of labels stand for: classes, then abstentions, where it learnt from those."""
+        """What codes of labels stand for: classes, then abstentions, where it learned from those."""
         return self.classes.followed_by(self.abstentions) if len(self.abstentions) else self.classes
 
     @cached_property
@@ -127,7 +127,7 @@ def fit_of(found: _core._EmFit, remarks: tuple[str, ...] = ..., *, kind: type[So
 def fit_of(
     found: _core._EmFit, remarks: tuple[str, ...] = (), *, kind: type[ClassFit] = ClassFit, **learnt: Any
 ) -> ClassFit:
-    """What all fits of the core have in common, as a fit of a class, with what else was learnt."""
+    """What all fits of the core have in common, as a fit of a class, with what else was learned."""
     return kind.of(
         posterior=found["posterior"],
         confusion=found["confusion"],
@@ -174,7 +174,7 @@ class Aggregator(TaskEstimator[Annotations, ClassFit, ClassFitted], Insight):
         return False
 
     def _knows_abstentions(self) -> bool:
-        """Whether it was fitted to a table with abstentions, and learnt from them."""
+        """Whether it was fitted to a table with abstentions, and learned from them."""
         return self._state is not None and len(self._state.abstentions) > 0
 
     # --------------------------------------------------------------------------------------------------- fit
@@ -351,7 +351,7 @@ class Aggregator(TaskEstimator[Annotations, ClassFit, ClassFitted], Insight):
         return now._named(now._fitted().fit.decide(now._expected(votes)))
 
     def predict_proba(self, votes: Any) -> Array:
-        """Class posteriors of tasks, old or new, with the workers as they were learnt: (votes.n_tasks, n_classes).
+        """Class posteriors of tasks, old or new, with the workers as they were learned: (votes.n_tasks, n_classes).
 
         A worker who was not seen in ``fit`` counts as the crowd's average worker (confusion matrices averaged with the
         number of labels as weights). Columns are :attr:`classes_`; a label outside them is an error.

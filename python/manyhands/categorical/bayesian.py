@@ -1,4 +1,4 @@
-"""Dawid–Skene with prior beliefs about workers: stated ones (Bayesian), or learnt from the crowd (hierarchical)."""
+"""Dawid–Skene with prior beliefs about workers: stated ones (Bayesian), or learned from the crowd (hierarchical)."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class BayesianDawidSkene(Aggregator):
     lower bound, which is the objective. ``method="gibbs"`` draws from the posterior itself: parameters given classes
     and classes given parameters in turn, in several chains. It takes hundreds of times as long, and its intervals are
     as wide as they should be. Point estimates (`confusion_`, `prior_`) are posterior means, and
-    :meth:`credible_interval` says how sure they are.
+    :meth:`credible_interval` specifies how sure they are.
 
     Parameters
     ----------
@@ -96,8 +96,8 @@ class BayesianDawidSkene(Aggregator):
     model
         A worker's confusion matrix, as in :class:`DawidSkene`: ``"full"``, ``"class"`` or ``"one-coin"``.
     init
-        Where to start: ``"protected"`` (one accuracy for everybody, and at first no class for a task that nobody voted
-        for, see `protected`), ``"majority"``, ``"shares"``, an (n_tasks, n_classes) array of posteriors, or any
+        Where to start: ``"protected"`` (one accuracy for all workers, and at first no class for a task that no worker
+        voted for, see `protected`), ``"majority"``, ``"shares"``, an (n_tasks, n_classes) array of posteriors, or any
         aggregator: as it was fitted, or if it was not, fitted to the same votes first. Chains of ``"gibbs"`` begin with
         parameters drawn given the posteriors of such a start.
     pseudo_count
@@ -110,8 +110,8 @@ class BayesianDawidSkene(Aggregator):
     gold
         Known classes of some tasks, as in :class:`DawidSkene`.
     protected
-        Most passes of a protected start, before those that `max_iter` counts, in which a task keeps to the classes that
-        were voted for.
+        Most passes of a constrained initialization, before those that `max_iter` counts, in which a task keeps to the
+        classes that were voted for.
     accelerate
         Of ``"vb"``: extrapolate between passes, as in :class:`DawidSkene`.
     max_iter, tol
@@ -129,12 +129,12 @@ class BayesianDawidSkene(Aggregator):
     Mean-field posteriors are narrower than the true ones: tasks and workers are taken to be independent.
 
     A sweep of ``"gibbs"`` takes one or two passes of EM and O(workers · classes²) gamma variates, in each of
-    ``n_chains · (warmup + draws)`` sweeps. Memory: for each chain 16 bytes a task and class and 48 bytes a worker and
-    class squared; for each draw 8 bytes a worker (and class squared, with ``keep="confusion"``). Draws of classes are
-    not kept: ``posterior_`` averages their probabilities given the parameters of each draw, ``confusion_`` and
+    ``n_chains · (warmup + draws)`` sweeps. Memory: for each chain 16 bytes per task and class and 48 bytes per worker
+    and class squared; for each draw 8 bytes per worker (and class squared, with ``keep="confusion"``). Draws of classes
+    are not kept: ``posterior_`` averages their probabilities given the parameters of each draw, ``confusion_`` and
     ``prior_`` expectations given its classes, which has less noise than averaging draws. ``predict_proba`` takes these
-    averages as the parameters. ``converged_`` says whether every R-hat is below 1.05; a warning tells where it is not.
-    There is no objective: `history_` is empty, and the log-density of each draw is among `draws_`.
+    averages as the parameters. ``converged_`` states whether every R-hat is below 1.05; a warning shows where it is
+    not. There is no objective: `history_` is empty, and the log-density of each draw is among `draws_`.
 
     References
     ----------
@@ -195,7 +195,7 @@ class BayesianDawidSkene(Aggregator):
         self.seed = seed
 
     def _fitted_by(self, method: str, instead: str) -> None:
-        """Refuse what only the other method finds."""
+        """Raise for what only the other method finds."""
         if self._fitted().fit_as(BayesianFit).sampled is not (method == "gibbs"):
             raise AttributeError(f"only method={method!r} finds this; see {instead}")
 
@@ -214,7 +214,7 @@ class BayesianDawidSkene(Aggregator):
     def diagnostics_(self) -> dict[str, dict[str, Array]]:
         """How far chains agree: ``rhat``, ``ess_bulk`` and ``ess_tail`` of the prior, accuracies and log-density.
 
-        Rank-normalised split R-hat (1 where chains agree) and effective sample sizes of Vehtari et al. (2021), in
+        Rank-normalized split R-hat (1 where chains agree) and effective sample sizes of Vehtari et al. (2021), in
         arrays of the shape of one draw; NaN for what never changes. Of ``method="gibbs"``.
         """
         self._fitted_by("gibbs", "converged_")

@@ -103,7 +103,7 @@ def check_odd_tables(subject: ClassSubject) -> None:
 
 
 def check_unused_class(subject: ClassSubject) -> None:
-    """A class that nobody named is known and never wins."""
+    """A class that no worker named is known and never wins."""
     if subject.most_classes is not None:
         raise unittest.SkipTest("it takes no class more")
     log = replace(subject.standard, classes=(*subject.standard.classes, "unused"))
@@ -148,7 +148,7 @@ def check_renaming_tasks(subject: ClassSubject) -> None:
 
 
 def check_renaming_workers(subject: ClassSubject) -> None:
-    """Exchanging the names of workers exchanges what is learnt of them and changes nothing else."""
+    """Exchanging the names of workers exchanges what is learned of them and changes nothing else."""
     assert_renames(subject, subject.standard, "workers", _shuffled(subject.standard, "workers"))
 
 
@@ -264,7 +264,7 @@ def check_predict_repeats_fit(subject: ClassSubject) -> None:
 
 
 def check_predict_leaves_the_fit(subject: ClassSubject) -> None:
-    """Prediction for other tasks does not change what was learnt."""
+    """Prediction for other tasks does not change what was learned."""
     model = subject.fitted()
     model.predict_proba(subject.fits(crowd(n_tasks=9, seed=8)).votes())
     assert_same_bits(model, subject.fitted(), "a model before and after prediction")
@@ -283,7 +283,7 @@ def check_unseen_worker(subject: ClassSubject) -> None:
 
 
 def check_unseen_class(subject: ClassSubject) -> None:
-    """A label that was not among the classes of fit is refused; one that is only known by name does no harm."""
+    """A label that was not among the classes of fit is rejected; one that is only known by name does no harm."""
     model = subject.fitted()
     new = mh.Annotations.from_arrays(["x", "y"], ["w00", "w01"], ["c1", "zebra"])
     with raises(ValueError, "predict_proba of a class not seen", "'zebra'", "classes seen in fit"):
@@ -312,7 +312,7 @@ def check_extreme_weights(subject: ClassSubject) -> None:
     for name, column in weights.items():
         heavy = replace(log, weights=column)
         with warnings.catch_warnings():
-            # What cannot be told from such weights may be said.
+            # What cannot be determined from such weights may be said.
             warnings.simplefilter("ignore", mh.errors.ConvergenceWarning)
             votes = heavy.votes()
             with on(f"weights: {name}"):

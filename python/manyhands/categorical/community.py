@@ -54,13 +54,13 @@ class CommunityDawidSkene(Aggregator):
     gold
         Known classes of some tasks, as in :class:`DawidSkene`.
     protected
-        Most passes, from a start with one accuracy for everybody, in which a task keeps to the classes that somebody
+        Most passes, from a start with one accuracy for all workers, in which a task keeps to the classes that a worker
         voted for, as in :class:`HierarchicalDawidSkene`.
     restarts
         Further runs from random prototypes; the best bound wins. The first run starts from prototypes that range from
         accurate to guessing.
     max_iter, tol
-        Stop after so many passes more, or when the bound changes by less than `tol` of itself. A learnt strength takes
+        Stop after so many passes more, or when the bound changes by less than `tol` of itself. A learned strength takes
         its time, and changes few labels by then.
     seed
         Seed of the restarts.

@@ -87,7 +87,7 @@ class EqualVote:
 
 @dataclass(frozen=True, kw_only=True)
 class ConsensusFit(AnchoredFit):
-    """The calibrated average of members, and what each of them learnt."""
+    """The calibrated average of members, and what each of them learned."""
 
     #: Share of the probability that is spread evenly over classes.
     even: float = field(metadata=number())
@@ -122,17 +122,17 @@ class Consensus(Anchored, default=True):
     """The method to use when no other is named: models that differ in structure, averaged and calibrated.
 
     No single model is right everywhere, and no criterion that can be computed without known classes finds the one that
-    is. So the posteriors of three are averaged, each with priors learnt from the crowd and a protected start:
-    `HierarchicalDawidSkene` (workers resemble the crowd), `HierarchicalMACE` (workers know or guess) and MACE itself
-    (the same with infinite strength). A model with a fixed prior, such as `BayesianDawidSkene`, is not among them:
-    where workers have few labels it only drew the average down.
+    is. So the posteriors of three are averaged, each with priors learned from the crowd and a constrained
+    initialization: `HierarchicalDawidSkene` (workers resemble the crowd), `HierarchicalMACE` (workers know or guess)
+    and MACE itself (the same with infinite strength). A model with a fixed prior, such as `BayesianDawidSkene`, is not
+    among them: where workers have few labels it only drew the average down.
 
     The fourth member is the vote: a model in which all workers are equally accurate, the best one in small logs. Its
     weight is ``1 / (1 + (n / 20)²)``, with n the number of answers by the worker of an average answer, and the three
     models share the rest: 0.8 at 10 answers per worker, 0.04 at 100.
 
     All of them take workers to err independently, and are overconfident where they do not, the more so the more votes a
-    task has: hard tasks mislead everybody. So the average is calibrated as one does for correlated samples: the
+    task has: hard tasks mislead all workers. So the average is calibrated as one does for correlated samples: the
     log-posterior of a task is divided by the design effect ``1 + discount_ · (v - 1)``. Here ``v`` is the number of
     votes, less what is lost where some inform more than others: (Σ I)² / Σ I², with I the information of a worker's
     answers. Then one part in a hundred is shared out evenly over the classes. None of this changes a label.
@@ -174,14 +174,14 @@ class Consensus(Anchored, default=True):
     seven with gold.
 
     With gold, the log of the discounted posterior is one feature of a ridge regression, next to a weight for each
-    worker and for each (worker, label, class); its prior says that the default is right. Two prior scales, confusion
+    worker and for each (worker, label, class); its prior states that the default is right. Two prior scales, confusion
     matrices from gold alone and the default are mixed with the weights that predict held-out gold labels best.
 
     The estimate takes four to fourteen passes over the annotations; in logs of more than 262,144, over a part of the
     tasks with about so many, as if drawn at random but the same for logs of the same size.
 
     The estimate is the root of two estimating functions of a Gaussian copula with one factor: products of the residuals
-    of two workers on a task, less their covariance, and residuals themselves, which find by how much everybody's
+    of two workers on a task, less their covariance, and residuals themselves, which find by how much all workers'
     accuracy is overstated. Classes are averaged over with their posterior under the correlation that is tried, and a
     task's own labels are taken out of the accuracies that it is judged by, so that nothing need be simulated.
 

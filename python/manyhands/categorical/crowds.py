@@ -251,7 +251,7 @@ def confusers(
 def neighbours(n_workers: int, n_classes: int, *, skill: float = 0.7, spread: float = 0.01, seed: Seed = 0) -> Floats:
     """Workers who stray to the classes next to the true one, as with grades.
 
-    Half of the mistakes go to either side; at both ends all of them go to the only neighbour (Tanno et al.
+    Half of the mistakes go to either side; at both ends all of them go to the only neighbor (Tanno et al.
     2019, section 3.1, the third annotator of figure 2).
 
     Parameters

@@ -1,4 +1,4 @@
-"""Dawid–Skene models fitted by expectation–maximisation."""
+"""Dawid–Skene models fitted by expectation–maximization."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _FITTED_STARTS = {"multispa": "MultiSPA", "spectral": "SpectralDS"}
 
 
 class DawidSkene(Aggregator):
-    """Dawid–Skene: classes and workers' confusion matrices, learnt together by EM.
+    """Dawid–Skene: classes and workers' confusion matrices, learned together by EM.
 
     Task ``n`` has class ``k`` with probability ``prior_[k]``, and worker ``m`` then answers ``l`` with probability
     ``confusion_[m, k, l]``, independently of the others. EM alternates between the class posteriors given the
-    parameters and the parameters given the posteriors (normalised expected counts); the penalised log-likelihood never
+    parameters and the parameters given the posteriors (normalized expected counts); the penalized log-likelihood never
     falls.
 
     Parameters
@@ -79,7 +79,7 @@ class DawidSkene(Aggregator):
     Notes
     -----
     Time per pass O(annotations · classes) for ``"full"`` and ``"class"``, O(annotations + tasks · classes) for
-    ``"one-coin"``. Memory beside the table and the results: as much again as the parameters, and at most 8 bytes an
+    ``"one-coin"``. Memory next to the table and the results: as much again as the parameters, and at most 8 bytes an
     annotation, or 32 MB if that is more; with `accelerate`, eight copies of the parameters.
 
     Where workers may abstain (`abstain` of :class:`~manyhands.Annotations`), ``"full"`` learns from it: confusion

@@ -132,7 +132,7 @@ def _is_exact(array: npt.NDArray[Any]) -> bool:
     return array.dtype.kind in "iu" and bool((array < _EXACT).all() and (array > -_EXACT).all())
 
 
-# ---------------------------------------------------------------------------------------------------- refusals
+# ---------------------------------------------------------------------------------------------------- rejection
 
 
 def _refuse_long_log(names: Sequence[Any]) -> None:

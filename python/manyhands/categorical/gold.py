@@ -16,7 +16,7 @@ from manyhands._base.streams import column_names, read_columns
 from manyhands._base.values import as_objects
 from manyhands.categorical.table import Annotations
 
-#: Names of the column of known labels that need not be spelt out, before those of a log's labels.
+#: Names of the column of known labels that need not be spelled out, before those of a log's labels.
 WELL_KNOWN_TRUTH = ("truth", "gold", "true_label", "gold_label", "ground_truth", "class")
 
 
@@ -42,7 +42,7 @@ def read_gold(
     Parameters
     ----------
     path
-        A CSV or Parquet file, or a stream of either, one row a task. A task may be named again with the same label.
+        A CSV or Parquet file, or a stream of either, one row per task. A task may be named again with the same label.
     votes
         The log.
     task, label
@@ -104,7 +104,7 @@ def _gold_columns(
     source: Source, task: str | None, label: str | None, like: tuple[str | None, str | None]
 ) -> dict[str, str]:
     names = column_names(source)
-    # A log's names for labels come second: a file may hold the winner of a vote beside the truth.
+    # A log's names for labels come second: a file may hold the winner of a vote next to the truth.
     label = label or _only(names, WELL_KNOWN_TRUTH) or _only(names, WELL_KNOWN["label"]) or _only(names, like[1:])
     task = task or _only(names, WELL_KNOWN["task"]) or _only(names, like[:1])
     try:

@@ -139,7 +139,7 @@ class GroupDawidSkene(_Grouped):
     Parameters
     ----------
     groups
-        Lists of workers by name; who is in none is alone, and `remarks_` says how many. None to find them, as
+        Lists of workers by name; who is in none is alone, and `remarks_` specifies how many. None to find them, as
         :func:`manyhands.audit.groups` does.
     rate, min_overlap
         How groups are found, see :func:`manyhands.audit.groups`.
@@ -151,7 +151,7 @@ class GroupDawidSkene(_Grouped):
     Notes
     -----
     EM from the matrices of a `HierarchicalDawidSkene`, in which the members of a group share one vote on each task, and
-    groups that are right four times in five; the penalised log-likelihood never falls. So even most of the workers, if
+    groups that are right four times in five; the penalized log-likelihood never falls. So even most of the workers, if
     they are named as a group, do not take the place of the truth. ``confusion_`` holds workers' matrices over both
     layers. In ``predict_proba`` a worker not seen before is the average one, alone.
 
@@ -271,15 +271,15 @@ class GroupVote(_Grouped):
     Parameters
     ----------
     groups
-        Lists of workers by name; who is in none is alone, and `remarks_` says how many. None to find them, as
+        Lists of workers by name; who is in none is alone, and `remarks_` specifies how many. None to find them, as
         :func:`manyhands.audit.groups` does.
     rate, min_overlap
         How groups are found, see :func:`manyhands.audit.groups`.
 
     Notes
     -----
-    The posterior is the shares of the votes. Time O(annotations · log annotations), memory some 60 bytes an annotation,
-    a number for each class, group and task it voted on, and the result; finding groups costs what
+    The posterior is the shares of the votes. Time O(annotations · log annotations), memory some 60 bytes per
+    annotation, a number for each class, group and task it voted on, and the result; finding groups costs what
     :func:`manyhands.audit.groups` does.
 
     Examples
@@ -318,7 +318,7 @@ class GroupVote(_Grouped):
 
 
 def _group_shares(table: _core.Table, codes: Codes, k: int) -> Array:
-    """Shares of the votes of groups, (n_tasks, k); even where nobody has any weight."""
+    """Shares of the votes of groups, (n_tasks, k); even where no worker has any weight."""
     tasks, workers, labels = table.columns()
     tasks, who = tasks.astype(np.int64), codes[workers]
     weights = table.weights()

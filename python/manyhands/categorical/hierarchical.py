@@ -1,4 +1,4 @@
-"""Dawid–Skene whose prior beliefs about workers are learnt from the crowd itself (empirical Bayes)."""
+"""Dawid–Skene whose prior beliefs about workers are learned from the crowd itself (empirical Bayes)."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Hierarchical(Aggregator):
 
     @abstractmethod
     def _prior(self) -> tuple[str, float | None]:
-        """Which prior is learnt, and its strength where that is given."""
+        """Which prior is learned, and its strength where that is given."""
 
     @abstractmethod
     @abstractmethod
     def _fit_of(self, found: _core._HierarchyFit) -> ClassFit:
-        """A fit with what was learnt of the crowd."""
+        """A fit with what was learned of the crowd."""
 
     def __init__(
         self,
@@ -90,8 +90,8 @@ class HierarchicalDawidSkene(Hierarchical):
     """Dawid–Skene in which workers resemble each other, as much as the crowd says they do.
 
     Row ``k`` of every worker's confusion matrix is drawn from one Dirichlet distribution, ``crowd_prior_[k]``, which is
-    learnt between the passes (Minka's fixed point on expected counts). A worker with few labels is taken to be like the
-    crowd; one with many is judged by their own. Plain Dawid–Skene, which knows no crowd, does worse than a majority
+    learned between the passes (Minka's fixed point on expected counts). A worker with few labels is taken to be like
+    the crowd; one with many is judged by their own. Plain Dawid–Skene, which knows no crowd, does worse than a majority
     vote where most workers gave few labels.
 
     Parameters
@@ -101,10 +101,10 @@ class HierarchicalDawidSkene(Hierarchical):
     gold
         Known classes of some tasks, as in :class:`DawidSkene`.
     protected
-        Most passes, from a start with one accuracy for everybody, in which a task keeps to the classes that somebody
+        Most passes, from a start with one accuracy for all workers, in which a task keeps to the classes that a worker
         voted for; else a rare class, of which little is known, is taken over as a spare cluster for another.
     max_iter, tol
-        Stop after so many passes more, or when the penalised log-likelihood changes by less than `tol` of itself, which
+        Stop after so many passes more, or when the penalized log-likelihood changes by less than `tol` of itself, which
         ends the protected passes too. A few are enough. Where tasks have one or two votes, many do harm: judged by
         posteriors that lean on the prior, workers look ever more alike, and the prior grows ever stronger. There is no
         objective that both halves of a step improve, so `history_` is empty.
@@ -153,17 +153,17 @@ class GuessingFit(ClassFit):
 
 
 class HierarchicalMACE(Hierarchical):
-    """Workers who know the class or guess (MACE), with priors learnt from the crowd and room for other errors.
+    """Workers who know the class or guess (MACE), with priors learned from the crowd and room for other errors.
 
     Worker ``m`` knows a task's class with probability ``competence_[m]`` and else says something drawn from
     ``guesses_[m]``, whatever the class. Rows of their confusion matrix are Dirichlet-distributed around that mean with
-    a strength that is learnt: infinite, it is MACE; near zero, each row is free as in Dawid–Skene. Competence has a
-    Beta and guesses a Dirichlet prior, learnt as well.
+    a strength that is learned: infinite, it is MACE; near zero, each row is free as in Dawid–Skene. Competence has a
+    Beta and guesses a Dirichlet prior, learned as well.
 
     Parameters
     ----------
     strength
-        How many imaginary labels a row's mean counts for; None to learn it, infinity for MACE itself.
+        How many pseudo-counts a row's mean counts for; None to learn it, infinity for MACE itself.
     class_pseudo_count, gold, protected, max_iter, tol
         As in :class:`HierarchicalDawidSkene`.
 
@@ -175,8 +175,8 @@ class HierarchicalMACE(Hierarchical):
 
     References
     ----------
-    D. Hovy, T. Berg-Kirkpatrick, A. Vaswani and E. Hovy, "Learning whom to trust with MACE", NAACL (2013). T. P. Minka,
-    "Estimating a Dirichlet distribution" (2000).
+    D. Hovy, T. Berg-Kirkpatrick, A. Vaswani and E. Hovy, "Learning which workers to trust with MACE", NAACL (2013). T.
+    P. Minka, "Estimating a Dirichlet distribution" (2000).
 
     Examples
     --------

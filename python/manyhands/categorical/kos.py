@@ -51,17 +51,18 @@ class KOS(Aggregator):
     Notes
     -----
     The method assumes that answers are as good for one class as for the other. Busy workers who repeat one answer agree
-    with each other, which messages take for skill; where labels hardly agree with the outcome, :attr:`remarks_` say so.
+    with each other, which messages take for skill; where labels hardly agree with the outcome, :attr:`remarks_` report
+    it.
 
     Messages are rescaled in every round, each group of connected workers by itself, so that no number of rounds
-    overflows. In a group without cycles messages die out; its votes count alike then, and :attr:`remarks_` say so.
+    overflows. In a group without cycles messages die out; its votes count alike then, and :attr:`remarks_` report it.
 
     ``labels_`` are the classes of highest score. Scores have no scale; for ``posterior_`` they are multiplied by one
     positive number and exponentiated: the number that best takes (least squares, counted by labels) the workers'
     weights to their chance-corrected agreement with the labels. ``confusion_`` judges workers by that posterior, and
     ``predict`` uses it as Dawid–Skene would, so that it need not repeat ``posterior_``. There is no objective.
 
-    Time O(annotations) a round whatever the number of classes; memory at most 16 bytes an annotation and the scores.
+    Time O(annotations) a round whatever the number of classes; memory at most 16 bytes per annotation and the scores.
 
     References
     ----------

@@ -31,20 +31,20 @@ class MACE(Aggregator):
 
     All classes are equally probable. Worker ``m`` knows the class of a task with probability ``competence_[m]`` and
     names it; otherwise the answer is ``l`` with a probability ``spam_[m, l]`` that does not depend on the class. The
-    error model has classes + 1 numbers a worker rather than classes², which pays where workers gave few labels, and it
-    tells spammers by name.
+    error model has classes + 1 numbers per worker rather than classes², which pays where workers gave few labels, and
+    it tells spammers by name.
 
     Parameters
     ----------
     method
-        ``"vb"``: variational Bayes, with the priors below. ``"em"``: expectation–maximisation, with `smoothing`.
+        ``"vb"``: variational Bayes, with the priors below. ``"em"``: expectation–maximization, with `smoothing`.
     competence_prior
         Of ``"vb"``: imaginary tasks on which each worker knew, and spammed (a Beta prior).
     strategy_prior
-        Of ``"vb"``: imaginary answers with each label while spamming (a Dirichlet prior). Large numbers say that
+        Of ``"vb"``: pseudo-counts with each label while spamming (a Dirichlet prior). Large numbers say that
         spammers answer evenly.
     smoothing
-        Of ``"em"``: imaginary answers added to each expected count in every M-step; 0 for plain maximum likelihood.
+        Of ``"em"``: pseudo-counts added to each expected count in every M-step; 0 for plain maximum likelihood.
     restarts
         Further runs from random starts; the best objective wins. The first run starts from workers who all know half of
         the time and spam evenly.
@@ -62,17 +62,17 @@ class MACE(Aggregator):
 
     Notes
     -----
-    The objective is the penalised log-likelihood (``"em"``) or the lower bound on the evidence (``"vb"``); neither
+    The objective is the penalized log-likelihood (``"em"``) or the lower bound on the evidence (``"vb"``); neither
     ever falls. ``posterior_`` is that of the reported parameters, so that ``predict_proba`` of the same votes repeats
     it.
 
     Time per pass O(annotations + (tasks + workers) · classes), whatever the number of classes an annotation costs the
-    same. Memory beside the table and the results: 40 bytes for each worker and class, and at most 8 bytes an annotation
-    (or 32 MB, or two numbers for each worker and class, if that is more).
+    same. Memory next to the table and the results: 40 bytes for each worker and class, and at most 8 bytes per
+    annotation (or 32 MB, or two numbers for each worker and class, if that is more).
 
     References
     ----------
-    D. Hovy, T. Berg-Kirkpatrick, A. Vaswani and E. Hovy, "Learning whom to trust with MACE", NAACL-HLT (2013).
+    D. Hovy, T. Berg-Kirkpatrick, A. Vaswani and E. Hovy, "Learning which workers to trust with MACE", NAACL-HLT (2013).
 
     Examples
     --------
@@ -233,13 +233,14 @@ class GLAD(Aggregator):
     The objective is the log-likelihood plus the log-density of the priors, up to a constant. A pass is coordinate
     ascent with a line search on every coordinate, so it never falls and nothing diverges: each task's ease (classes
     summed out), each worker's ability given the posteriors (EM's M-step), then a common factor of all abilities and its
-    inverse on all tasks, which labels cannot tell but priors can.
+    inverse on all tasks, which labels cannot determine but priors can.
 
     Time per pass O(annotations + tasks · classes), with about ten exponentials and logarithms for each annotation.
-    Memory beside the table and the results: 8 bytes a task and the table in worker order (5 to 6 bytes an annotation).
+    Memory next to the table and the results: 8 bytes per task and the table in worker order (5 to 6 bytes per
+    annotation).
 
-    ``confusion_`` has each worker's probability of a right answer, averaged over the tasks that worker labelled, on
-    the diagonal. ``predict_proba`` finds the most probable ease of every task anew, given the abilities.
+    ``confusion_`` has each worker's probability of a right answer, averaged over the tasks that worker labeled, on
+    the diagonal. ``predict_proba`` finds the most probable ease of every task again, given the abilities.
 
     References
     ----------

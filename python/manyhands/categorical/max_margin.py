@@ -32,9 +32,9 @@ class MaxMarginVote(Aggregator):
     """Max-margin majority vote (M³V): weights of workers under which the answer to each task wins by far.
 
     The score of a class on a task is the sum of the weights of those who named it. The answer should beat every other
-    class, also those that nobody named, by `margin`; what it lacks is its loss. Weights and answers minimise half the
-    squared weights plus `cost` times all losses. Nothing is assumed about how workers err but that one weight says it;
-    a negative weight makes a worker's vote one against what it names.
+    class, also those that no worker named, by `margin`; what it lacks is its loss. Weights and answers minimize half
+    the squared weights plus `cost` times all losses. Nothing is assumed about how workers err but that one weight says
+    it; a negative weight makes a worker's vote one against what it names.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class MaxMarginVote(Aggregator):
     -----
     The method has answers and no probabilities. Those given are of workers whose errors are spread evenly and whose
     log-odds of being right are ``scale_ * weights_``; `scale_` is the least-squares fit to the log-odds of agreeing
-    with the answers (one imaginary label for each side, workers counting by their labels). So the most probable class
+    with the answers (one pseudo-count for each side, workers counting by their labels). So the most probable class
     is the one with the greatest score, and probabilities say how often such scores would be right if workers erred
     independently. ``confusion_`` judges workers by these probabilities.
 
@@ -67,8 +67,8 @@ class MaxMarginVote(Aggregator):
     never falls; there may be several summits. The sweeps go by the order of tasks: the weights of an unfinished fit
     depend on it, and those of a finished one do as far as `tol` allows.
 
-    Time O(annotations) a sweep, on one thread; a pass takes at most 20 of them. Memory beside the table and the
-    results: 8 bytes an annotation, 12 bytes a task and 16 bytes a worker.
+    Time O(annotations) a sweep, on one thread; a pass takes at most 20 of them. Memory next to the table and the
+    results: 8 bytes per annotation, 12 bytes per task and 16 bytes per worker.
 
     References
     ----------
@@ -202,8 +202,8 @@ class CrowdSVM(Aggregator):
     distributions. Weights are drawn one after the other: drawing them together would take a matrix of workers ×
     workers.
 
-    Time per sweep O(annotations · classes + workers · classes²). Memory beside the table and the results: 8 bytes for
-    each cell of a confusion matrix and for each task and class, 32 bytes a task, and the table in worker order.
+    Time per sweep O(annotations · classes + workers · classes²). Memory next to the table and the results: 8 bytes for
+    each cell of a confusion matrix and for each task and class, 32 bytes per task, and the table in worker order.
 
     References
     ----------

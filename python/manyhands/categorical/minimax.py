@@ -38,7 +38,7 @@ class MinimaxEntropy(Aggregator):
     Worker ``m`` says ``l`` on task ``n`` of class ``c`` with a probability proportional to
     ``exp(tau_[n, c, l] + sigma_[m, c, l])``. Of all distributions that confuse classes as much as each worker, and each
     task, was seen to do, this is the one of greatest entropy; classes are chosen so that this entropy is least. A task
-    that misleads everybody towards the same wrong class is the task's fault here, and not held against the workers.
+    that misleads all workers towards the same wrong class is the task's fault here, and not held against the workers.
 
     Parameters
     ----------
@@ -71,12 +71,12 @@ class MinimaxEntropy(Aggregator):
     their part of the objective does not fall. There may be several summits.
 
     Time per pass O(annotations · classes³) while posteriors are open and O(annotations · classes²) when they are sharp,
-    and O((tasks + workers) · classes⁴) for solving. Memory beside the table: 16 · classes² bytes for each task and each
-    worker, half of which are the results, and the table in worker order (5 to 6 bytes an annotation). More than 16 GiB
-    are refused before the work starts.
+    and O((tasks + workers) · classes⁴) for solving. Memory next to the table: 16 · classes² bytes for each task and
+    each worker, half of which are the results, and the table in worker order (5 to 6 bytes per annotation). More than
+    16 GiB are rejected before the work starts.
 
-    ``confusion_`` has each worker's probabilities averaged over the tasks that worker labelled. ``predict_proba`` finds
-    the most probable ``tau`` of every task anew, given ``sigma_``.
+    ``confusion_`` has each worker's probabilities averaged over the tasks that worker labeled. ``predict_proba`` finds
+    the most probable ``tau`` of every task again, given ``sigma_``.
 
     References
     ----------

@@ -53,7 +53,7 @@ class OnlineDawidSkene(Aggregator):
     (n + 1) to the power of -`kappa`; nobody's moves while others answer. The average stands for as many answers as
     its weights are worth (Kish's effective number), beside `pseudo_count`.
 
-    Results are of the latest batch (`labels_`, `posterior_`, `tasks_`) and of everybody seen so far (`workers_`,
+    Results are of the latest batch (`labels_`, `posterior_`, `tasks_`) and of all workers seen so far (`workers_`,
     `confusion_`, in the order in which they appeared). Tasks of the past are not kept; :meth:`predict_proba` answers
     them if it is given their annotations. A task that comes again is taken for a new one, unless it is among the last
     `recent` tasks: then its new answers are weighed together with what the earlier ones said of its class.
@@ -75,7 +75,7 @@ class OnlineDawidSkene(Aggregator):
     class_pseudo_count
         Imaginary tasks, spread evenly over the classes.
     recent
-        How many of the latest tasks to remember, at 8 bytes a class and their names; 0 for none.
+        How many of the latest tasks to remember, at 8 bytes per class and their names; 0 for none.
     batch_size
         Tasks in a batch of ``fit``.
 
@@ -261,7 +261,7 @@ class _Running:
     def _settled(
         self, table: _core.Table, past: _Average, class_past: _Average, new: npt.NDArray[np.bool_], seen: Array
     ) -> Array:
-        """Posteriors of a batch after as many rounds of EM as were asked for, beside what is known of the past.
+        """Posteriors of a batch after as many rounds of EM as were asked for, next to what is known of the past.
 
         The past weighs as pseudo-counts do. Tasks that are not `new` have rows of `seen` for a prior.
         """
@@ -309,7 +309,7 @@ class _Running:
 
 
 class RunningAverages(LazyConfusion):
-    """Confusion matrices of running averages and the squares of their weights, with so many imaginary answers."""
+    """Confusion matrices of running averages and the squares of their weights, with so many pseudo-counts."""
 
     def __init__(self, counts: Array, squares: Array, pseudo_count: float | tuple[float, float]) -> None:
         super().__init__(*counts.shape[:2])

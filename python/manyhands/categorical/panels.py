@@ -23,7 +23,7 @@ from manyhands.errors import GoldWarning
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: A panel by its layout: at most so many workers, who gave at least this share of all possible answers.
+#: A panel by its layout: at most that many workers, who gave at least this share of all possible answers.
 _MOST_WORKERS, _LEAST_DENSITY = 30, 0.5
 #: The correlation of errors that the log must be able to exclude (by two standard errors) for independent workers.
 _LEAST_CORRELATION = 0.1
@@ -116,7 +116,7 @@ class Dependence:
     discount: float = field(metadata=number(least=0))
     #: Correlation of errors, and its standard error.
     estimate: Array = field(metadata=numbers("2"))
-    #: Whether the workers are taken for a panel, whose votes together count as one; whether somebody said so.
+    #: Whether the workers are taken for a panel, whose votes together count as one; whether the caller chose so.
     panel: bool = field(metadata=setting(bool))
     declared: bool = field(metadata=setting(bool))
     #: The discount otherwise: for a panel, of a log without the layout of one; else of a panel.

@@ -107,8 +107,8 @@ def simulate(
     """Simulate an annotation log, in compiled code, up to hundreds of millions of annotations.
 
     First the class of each task is drawn, then who labels it, then what they say. The same seed gives the
-    same log on any number of threads. Time: some 10 to 50 ns an annotation on one core (90 where
-    each worker has a density), shared out among the threads. Memory: 10 bytes an annotation and 2 a task
+    same log on any number of threads. Time: some 10 to 50 ns per annotation on one core (90 where
+    each worker has a density), shared out among the threads. Memory: 10 bytes per annotation and 2 a task
     while drawing, and the table; twice the confusion matrices.
 
     Parameters
@@ -130,7 +130,7 @@ def simulate(
         independently; or one probability a worker.
     pairs
         In place of ``labels_per_task``, exactly who labels what: the tasks and the workers of the
-        annotations, as numbers from 0. A pair named twice is labelled twice.
+        annotations, as numbers from 0. A pair named twice is labeled twice.
     activity
         How the work is shared out, with ``labels_per_task``: weights of the workers, or the exponent of a
         power law (1 is Zipf's: the busiest worker has twice the weight of the second, three times that of the
@@ -153,7 +153,7 @@ def simulate(
     out_of_core
         A directory, new or empty, for a log that does not fit in memory: it is drawn shard by shard, and ``log``
         stays on disk. With ``labels_per_task`` or ``density`` and numbers as ids; the draws are others than without.
-        ``truth`` then takes 2 bytes a task.
+        ``truth`` then takes 2 bytes per task.
     **options
         Parameters of the crowd's maker, such as ``skill=0.3``; only with a single crowd.
 
@@ -468,7 +468,7 @@ def _as_groups(groups: npt.ArrayLike | None, kinds: ArrayNames) -> Ints:
 
 
 def _core_groups(groups: Ints) -> npt.NDArray[np.uint32] | None:
-    """Renumber the groups without gaps, as the core wants them; nothing if nobody colludes."""
+    """Renumber the groups without gaps, as the core wants them; nothing if no worker colludes."""
     if (groups < 0).all():
         return None
     numbers = np.unique(groups, return_inverse=True)[1] - (groups.min() < 0)

@@ -57,14 +57,14 @@ class SpammerEliminatingDawidSkene(Aggregator):
     Notes
     -----
     Raykar and Yu give each worker a prior that pulls the rows of its confusion matrix together, with a strength of its
-    own that maximises the evidence in Laplace's approximation; workers whose strength diverges are eliminated. Of a
+    own that maximizes the evidence in Laplace's approximation; workers whose strength diverges are eliminated. Of a
     spammer whose rows differ by no more than chance, that strength diverges about half of the time. Here the choice is
     between equal rows and free ones, whose evidence is exact given the counts: the more answers, the surer it is.
 
     It starts from vote shares, and its E-step reads posterior means; there is no objective, and `history_` is empty. A
     worker's own answer counts in the posteriors it is held against: where tasks have two or three labels few spammers
     are noticed, and :func:`manyhands.audit.spammers` is the better judge. Time per pass as :class:`DawidSkene`, and
-    O(workers · classes²) gamma functions; memory besides: a few times 8 bytes a worker and class squared.
+    O(workers · classes²) gamma functions; memory besides: a few times 8 bytes per worker and class squared.
 
     References
     ----------

@@ -38,11 +38,11 @@ class SparseOneCoin(Aggregator):
 
     The model is that of ``DawidSkene(model="one-coin")``, and so are the steps of EM, without approximation: a worker
     is right with one probability, and errs towards all other classes alike, so a label speaks for the class it names
-    and no other. Classes that nobody named on a task keep the proportions of the prior; they need one number
+    and no other. Classes that no worker named on a task keep the proportions of the prior; they need one number
     together.
 
     Results have the names that they have elsewhere. `posterior_`, `confusion_` and `predict_proba` are made in full
-    when they are asked for, and refused where they cannot fit in memory; :meth:`candidates` and `accuracy_` hold the
+    when they are asked for, and rejected where they cannot fit in memory; :meth:`candidates` and `accuracy_` hold the
     same.
 
     Parameters
@@ -60,8 +60,8 @@ class SparseOneCoin(Aggregator):
 
     Notes
     -----
-    Time per pass O(annotations), whatever the number of classes. Memory beside the table: about 14 bytes
-    for each different label on a task, 28 a task, 8 a worker and class, and at most 8 bytes an annotation (or 32 MB,
+    Time per pass O(annotations), whatever the number of classes. Memory next to the table: about 14 bytes
+    for each different label on a task, 28 a task, 8 a worker and class, and at most 8 bytes per annotation (or 32 MB,
     if that is more) while it runs. A million annotations with 10,000 classes: see docs/many-classes.md. Answers are
     the same bits on any number of threads.
 
@@ -109,7 +109,7 @@ class SparseOneCoin(Aggregator):
 
     @property
     def rest_(self) -> Array:
-        """Probability that a task has a class which nobody named on it, (n_tasks,)."""
+        """Probability that a task has a class which no worker named on it, (n_tasks,)."""
         return _candidates(self._fitted().fit.posterior).rest
 
     def candidates(self, votes: Any = None) -> pa.Table:

@@ -39,7 +39,7 @@ _NAIVE = {"high": 5, "low": 15}
 def gaussians(
     n_samples: int, n_classes: int, *, n_features: int = 10, separation: float = 3.0, seed: int = 0
 ) -> tuple[Floats, Ints]:
-    """Samples of Gaussian classes: features of unit variance around centres that are `separation` from the origin.
+    """Samples of Gaussian classes: features of unit variance around centers that are `separation` from the origin.
 
     Returns
     -------
@@ -76,7 +76,7 @@ def experts(
     Parameters
     ----------
     truth
-        The class number of each sample. Everybody labels every sample.
+        The class number of each sample. All workers label every sample.
     n_classes
         How many classes there are.
     expertise
@@ -198,7 +198,7 @@ def machines(
 
 
 def _ridge_scores(features: Floats, codes: Ints, k: int, rng: np.random.Generator) -> Floats:
-    """Scores of a ridge regression of the classes, learnt from a tenth of the samples; of unit spread."""
+    """Scores of a ridge regression of the classes, learned from a tenth of the samples; of unit spread."""
     part = rng.permutation(len(codes))[: max(k, len(codes) // 10)]
     design = np.c_[features, np.ones(len(features))]
     few = design[part]
@@ -226,10 +226,10 @@ def outliers(
     labels_per_task: int | None = None,
     seed: int = 0,
 ) -> tuple[CategoricalSimulation, npt.NDArray[np.bool_]]:
-    """A crowd with confusion matrices, but for samples that confuse everybody in a way that the features tell.
+    """A crowd with confusion matrices, but for samples that confuse all workers in a way that the features tell.
 
     Those are a `share` of the samples; what is answered there is a class that a random direction of feature space
-    picks, with probability 0.9, whoever answers.
+    picks, with probability 0.9, the worker who answers.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The annotation table: one immutable, sparse record of who said what about which task."""
+"""The annotation table: one immutable, sparse record of which worker gave which answer about which task."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Annotations(Answers):
     the same table, whatever order and frame library they came in.
 
     A worker's second answer to the same task is kept and counts as another vote, unless `repeats` says
-    otherwise. Rows without a label (null, NaN, empty text) are set aside with a warning, or refused with
+    otherwise. Rows without a label (null, NaN, empty text) are set aside with a warning, or rejected with
     ``missing="error"``; tasks that lose all their rows that way are listed in :attr:`unlabelled`.
 
     Labels that say nothing of the class ("don't know") are abstentions if `abstain` names them: they can be said
@@ -52,7 +52,7 @@ class Annotations(Answers):
     An answer may also be less than certain: `confidence`, or probabilities (:meth:`from_soft`). It then becomes
     fractions of annotations: rows of a task and worker whose weights sum to at most one.
 
-    Memory: 5 bytes an annotation (6 above 256 classes; 8 more with weights) and 4 a task, besides the names.
+    Memory: 5 bytes per annotation (6 above 256 classes; 8 more with weights) and 4 a task, besides the names.
 
     Examples
     --------
@@ -123,7 +123,7 @@ class Annotations(Answers):
         Parameters
         ----------
         frame
-            The log, one row an annotation. Anything with the Arrow PyCapsule interface will do.
+            The log, one row per annotation. Anything with the Arrow PyCapsule interface will do.
         task, worker, label
             Column names. Where one is not given, the frame must have exactly one column with a well-known
             name (``task``, ``task_id``, ``item``, … ``worker``, ``annotator``, … ``label``, ``answer``, …). Several
@@ -141,7 +141,7 @@ class Annotations(Answers):
         missing
             ``"drop"`` rows without a label, with a warning, or ``"error"``.
         classes
-            All classes, in the order their codes shall have. By default the labels that occur, sorted.
+            All classes, in the order their codes must have. By default the labels that occur, sorted.
         abstain
             Label, or labels, that are never true, such as "don't know". They are not among the `classes`.
         ordered
@@ -281,7 +281,7 @@ class Annotations(Answers):
         abstain: Any = None,
         ordered: bool = False,
     ) -> Self:
-        """Build a table from soft labels: a row an answer, a column of probabilities for each class.
+        """Build a table from soft labels: a row per answer, a column of probabilities for each class.
 
         An answer counts as fractions of annotations: of each label as much as its probability exceeds the least one,
         since what all classes have alike says nothing of any. An answer that is certain is a plain annotation, one of
@@ -336,7 +336,7 @@ class Annotations(Answers):
 
         Workers are named by the columns of a frame, and tasks by the index of a pandas frame or by the column `task`;
         rows and columns without names are numbered from 0. A column that looks like the ids of the tasks (one value
-        for each, all different) is refused among the workers.
+        for each, all different) is rejected among the workers.
 
         Parameters
         ----------
@@ -592,7 +592,7 @@ class Annotations(Answers):
 
     @classmethod
     def _names_in(cls, content: persist.Content) -> tuple[Names, ...]:
-        """Names of tasks, workers, unlabelled tasks, classes and all labels."""
+        """Names of tasks, workers, unlabeled tasks, classes and all labels."""
         classes = content.names("classes")
         return *super()._names_in(content), classes, content.labels(classes)
 

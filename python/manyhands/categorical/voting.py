@@ -35,7 +35,7 @@ class _Voting(Aggregator):
     _fit_type: ClassVar[type[ClassFit]]
 
     def _bytes(self, votes: Annotations) -> int:
-        return 8 * votes.n_tasks * votes.n_classes  # workers are judged when somebody asks
+        return 8 * votes.n_tasks * votes.n_classes  # estimates of workers are computed on access
 
     def _needs_memory(self) -> str | None:
         return None
@@ -101,7 +101,7 @@ class WeightedVoteFit(ClassFit):
 class MajorityVote(_Voting):
     """Majority vote: the class most workers named.
 
-    Every annotation has one vote (or its weight). The posterior is the vote shares, and :attr:`tied_` tells which tasks
+    Every annotation has one vote (or its weight). The posterior is the vote shares, and :attr:`tied_` shows which tasks
     had no single winner.
 
     Parameters
@@ -176,7 +176,7 @@ def _break_ties(posterior: Posterior, won: Winners, seed: int) -> Winners:
 
 
 class WeightedVote(_Voting):
-    """Weighted vote: workers count by a weight, given or learnt from the crowd.
+    """Weighted vote: workers count by a weight, given or learned from the crowd.
 
     Parameters
     ----------

@@ -273,7 +273,8 @@ class Seen:
         if not self.n:
             return ""
         ties = f"; {number(self.n_tied, 'tie')}" if self.n_tied else ""
-        stated = f"{about(self._doubts.mean())} of {number(self.n, 'answer')} are expected to be correct"
+        share = about(self._doubts.mean()).replace("\N{NO-BREAK SPACE}", " ")
+        stated = f"{share} of {number(self.n, 'answer')} are expected to be correct"
         n_review, below = self._doubts.half()
         if not n_review:
             return stated + ties

@@ -165,7 +165,7 @@ class _Shown:
 
 
 def _times(stages: Stages, methods: Collection[str]) -> str:
-    """Say what took how long, all methods together: the table has the time of each."""
+    """Return what took how long, all methods together: the table has the time of each."""
     fits = sum(seconds for name, seconds in stages.seconds.items() if name in methods)
     others = [f"{name} {duration(seconds)}" for name, seconds in stages.seconds.items() if name not in methods]
     return ", ".join([*others[:1], f"fitting {duration(fits)}", *others[1:]])

@@ -46,7 +46,7 @@ class CorrelationClustering(Clustering):
     without answers have weight 0.
 
     The confidence of an item compares its cluster with the clusters of its neighbors and with a singleton, given all
-    other items. With one answer per pair, worker skills are barely identified, and a warning says so.
+    other items. With one answer per pair, worker skills are barely identified, and a warning reports it.
 
     References
     ----------

@@ -133,7 +133,7 @@ def uncertainty(
         The log, with columns ``task``, ``worker`` and ``label``.
     workers_skills
         Probability of a right answer, by worker: the rest of each answer is spread over the other labels. By default
-        the ``skills_`` of the aggregator, and without one everybody is right.
+        the ``skills_`` of the aggregator, and without one all workers are right.
     aggregator
         What learns skills: anything with ``fit``.
     compute_by
@@ -144,7 +144,7 @@ def uncertainty(
     Returns
     -------
     float or Series
-        0 where all labels are the same and everybody is right.
+        0 where all labels are the same and all workers are right.
 
     Notes
     -----

@@ -226,7 +226,7 @@ class MMSR(SkillTwin):
         return self._set_skills(series(skills if np.abs(skills).max() > 1e-12 else skills + 1, log.workers, "skill"))
 
     def predict_score(self, data: Frame) -> Frame:
-        """Vote with the skills learnt and return ``scores_``; all workers must have been seen in ``fit``."""
+        """Vote with the skills learned and return ``scores_``; all workers must have been seen in ``fit``."""
         return self.predict_proba(data)
 
     def fit_predict_score(self, data: Frame) -> Frame:

@@ -107,11 +107,11 @@ class SkillTwin(LabelTwin):
     """A vote weighted by skills that ``fit`` learns and ``predict`` uses."""
 
     def predict(self, data: Frame) -> Series:
-        """Vote with the skills learnt and return ``labels_``; all workers must have been seen in ``fit``."""
+        """Vote with the skills learned and return ``labels_``; all workers must have been seen in ``fit``."""
         return self._apply(data).labels_
 
     def predict_proba(self, data: Frame) -> Frame:
-        """Vote with the skills learnt and return ``probas_``; all workers must have been seen in ``fit``."""
+        """Vote with the skills learned and return ``probas_``; all workers must have been seen in ``fit``."""
         return self._apply(data).probas_
 
     def fit_predict(self, data: Frame, *args: Any, **kwargs: Any) -> Series:
@@ -234,13 +234,13 @@ class GoldMajorityVote(SkillTwin):
     Attributes
     ----------
     skills_ : Series
-        Share of right answers to the known tasks, by worker; known after ``fit``, for those who labelled such a task.
+        Share of right answers to the known tasks, by worker; known after ``fit``, for those who labeled such a task.
     labels_, probas_ : Series, DataFrame
         The outcome of the last ``predict`` or ``predict_proba``, as in :class:`MajorityVote`.
 
     Notes
     -----
-    Two passes over the annotations. Every worker who votes must have labelled a known task.
+    Two passes over the annotations. Every worker who votes must have labeled a known task.
 
     Examples
     --------

@@ -56,7 +56,7 @@ __all__ = [
 _LEARNERS = "manyhands.learn has learners of its own (see docs/learning-from-crowds.md)"
 _ELSEWHERE = "manyhands aggregates labels, so keep crowd-kit's"
 
-#: Names of crowd-kit without a twin, and what to use.
+#: Names of crowd-kit without a reference implementation, and what to use.
 _ABSENT = {
     "TextSummarization": f"{_ELSEWHERE} for texts",
     "CoNAL": f"{_LEARNERS}; COINNet and GeoCrowdNet model confusions that depend on the sample too",

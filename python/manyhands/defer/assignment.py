@@ -18,7 +18,7 @@ Words: TypeAlias = npt.NDArray[np.uint64]
 #: Shares times cases that miss a whole number by less than this are meant to be it.
 _ROUNDING = 1e-9
 
-#: Beyond so many cases, a double no longer tells one from the next.
+#: Beyond that many cases, a double no longer distinguishes one from the next.
 _MOST_CASES = 2**53
 
 #: Greatest score that :class:`Thresholds` take, less than :func:`assign` does: noise and an offset are added to it.
@@ -92,13 +92,13 @@ def assign(scores: npt.ArrayLike, lower: npt.ArrayLike | None = None, upper: npt
     Raises
     ------
     ValueError
-        Where no assignment keeps the capacities; the message says which options are in the way.
+        Where no assignment keeps the capacities; the message specifies which options are in the way.
 
     Notes
     -----
     A flow of least cost over the options, exact up to rounding (1e-15 of the largest score for each case). Time
     O(n · n_options), and O(n_options²) for each of the about √n · n_options cases by which the offsets of a sample miss
-    the capacities; memory O(√n · n_options²) beside the scores. Of equally good assignments always the same is given.
+    the capacities; memory O(√n · n_options²) next to the scores. Of equally good assignments always the same is given.
 
     Examples
     --------
@@ -178,7 +178,7 @@ class Thresholds:
     Made by :meth:`fit` on scores of cases like those to come; unseen cases keep the shares up to the error of a sample,
     about ``1 / sqrt(n)`` of each of the two sets.
 
-    Scores that are equal, as where a gate knows few values, cannot be told apart by offsets. So each score gets a
+    Scores that are equal, as where a gate knows few values, cannot be distinguished by offsets. So each score gets a
     little noise, a fixed function of the case, the option and the seed, of at most `tie`: the offsets then draw between
     equals in the right proportion, and the same case is decided the same way every time.
 

@@ -151,7 +151,7 @@ class PresentSkill(Deferral):
         """Take further answers of the experts into account, so that decisions by accuracy are by their present skill.
 
         Nothing is trained: classifier, models of experts and most gates stay as they are, and an anchored gate is moved
-        to the present accuracies. Thresholds have to be calibrated anew.
+        to the present accuracies. Thresholds have to be calibrated again.
 
         Parameters
         ----------
@@ -217,9 +217,9 @@ def decay(now: Array | float, then: Array, half_life: float | None) -> Array:
 
 
 def best_half_life(times: Array, experts: npt.NDArray[np.int64], right: npt.NDArray[np.bool_]) -> float | None:
-    """The half-life with which earlier answers of experts foretell best whether the next is right; None for none.
+    """The half-life with which earlier answers of experts predict best whether the next is right; None for none.
 
-    Each answer is foretold by the share of right ones among the expert's earlier answers, as they count then. O(half-
+    Each answer is predicted by the share of right ones among the expert's earlier answers, as they count then. O(half-
     lives × answers), of which the latest 2,000 of each expert are looked at.
     """
     span = float(np.ptp(times)) if len(times) else 0.0

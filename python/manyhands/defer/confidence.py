@@ -1,4 +1,4 @@
-"""A classifier trained by itself, and rules for when to ask somebody else: hard to beat where classes say most."""
+"""A classifier trained by itself, and rules for when to ask an expert: hard to beat where classes say most."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class CaseData(CrowdData):
         self.features, self.rows = features, torch.arange(n_rows)
         self._take_votes(align(votes, names, n_rows, tasks).table(n_rows))
         self.truth = torch.from_numpy(self.votes._classes.match(names)[codes])
-        # A case that nobody answered still teaches the classifier.
+        # A case that no worker answered still teaches the classifier.
         self.samples = torch.arange(n_rows)
 
 

@@ -38,7 +38,7 @@ def as_who(who: npt.ArrayLike, n_options: int) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """Who answers each case, and what the classifier says where it does.
+    """Who answers each case, and what the classifier specifies where it does.
 
     Attributes
     ----------

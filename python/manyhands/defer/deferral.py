@@ -262,7 +262,7 @@ class Deferral(CrowdNetworkEstimator):
         Parameters
         ----------
         X
-            A row a case: a NumPy array, a torch tensor, a SciPy sparse matrix or a map-style ``Dataset``.
+            A row per case: a NumPy array, a torch tensor, a SciPy sparse matrix or a map-style ``Dataset``.
         y
             The true class of each row.
         votes
@@ -274,7 +274,7 @@ class Deferral(CrowdNetworkEstimator):
             Go on from `checkpoint`, to the same result as if the training had not been interrupted. Needs the same
             cases, answers and settings; `max_epochs` may be larger unless the schedule depends on it.
         overwrite
-            Begin anew although the file of `checkpoint` is there, and write over it.
+            Begin again although the file of `checkpoint` is there, and write over it.
         progress
             True for a progress bar, or a function called after each epoch as ``progress(epoch, loss)``.
         """
@@ -324,12 +324,12 @@ class Deferral(CrowdNetworkEstimator):
         coverage, workload
             As of the constructor, whose values hold where None is given here.
         how
-            ``"capacity"``: all cases at once, so that everybody's share is kept to the case. ``"threshold"``: each case
-            by itself, as for a stream, with offsets calibrated on the cases of ``calibrate``, or else on held-out ones
-            (`validation`) or those trained on. ``"ranked"``: the cases that suit the classifier best go to it, as many
-            as the coverage says, and the others to their best option, which may be the classifier too (:func:`ranked`).
-            ``"argmax"``: the best option, whatever the shares. ``"auto"``: by capacity if a coverage or workload is
-            asked for.
+            ``"capacity"``: all cases at once, so that each share is kept to the case. ``"threshold"``: each
+            case by itself, as for a stream, with offsets calibrated on the cases of ``calibrate``, or else on held-out
+            ones (`validation`) or those trained on. ``"ranked"``: the cases that suit the classifier best go to it, as
+            many as the coverage says, and the others to their best option, which may be the classifier too
+            (:func:`ranked`). ``"argmax"``: the best option, whatever the shares. ``"auto"``: by capacity if a coverage
+            or workload is asked for.
         by
             What makes an option good: the method's own scores (``"gate"``), or that it is probably right
             (``"accuracy"``, see :meth:`expected_accuracy`). The shares are kept either way.
@@ -355,7 +355,7 @@ class Deferral(CrowdNetworkEstimator):
     def calibrate(self, X: Any) -> Self:
         """Take cases like those to come, whose truth need not be known, to calibrate thresholds with.
 
-        The cases trained on are a poor choice where networks have learnt them by heart.
+        The cases trained on are a poor choice where networks have learned them by heart.
         """
         self._fitted()
         features = as_features(X)

@@ -17,14 +17,14 @@ Gate = nn.Module | Literal["stacked", "anchored"] | None
 #: Units of the hidden layer of a stacked gate.
 _HIDDEN = 32
 #: An anchored gate begins with probabilities that are as this power of expected accuracies: with the accuracies as they
-#: are, it would learn from the posterior to be surer before it learnt anything else.
+#: are, it would learn from the posterior to be surer before it learned anything else.
 _SHARPNESS = 4.0
 #: Least expected accuracy.
 _LEAST = 1e-6
 
 
 def check_networks(classifier: Any, gate: Any) -> None:
-    """Refuse what is no classifier, and what is no gate."""
+    """Raise for what is no classifier, and what is no gate."""
     if not isinstance(classifier, nn.Module):
         raise TypeError(f"classifier must be a torch nn.Module that returns logits, not {type(classifier).__name__}")
     if not (gate is None or gate in ("stacked", "anchored") or isinstance(gate, nn.Module)):
@@ -52,7 +52,7 @@ def make_gate(gate: Gate, classifier: nn.Module, data: CrowdData, accuracy: Tens
 class StackedGate(nn.Module):
     """A small network on what the classifier makes of a case: its features, and what it thinks of the classes.
 
-    A gate of its own learns only from who was right, a bit a case. This one starts from what the classifier learnt
+    A gate of its own learns only from who was right, a bit a case. This one starts from what the classifier learned
     from the classes, and the classifier learns nothing from it.
     """
 

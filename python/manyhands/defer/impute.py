@@ -52,7 +52,7 @@ def _is_float(x: Any) -> bool:
 
 
 class Imputer(NetworkEstimator):
-    """Models of experts' answers, learnt from answers given and, by semi-supervised learning, from cases without."""
+    """Models of experts' answers, learned from answers given and, by semi-supervised learning, from cases without."""
 
     def __init__(self, models: ExpertModels, method: str, weak: Augmentation, strong: Augmentation, **settings: Any):
         self.models, self.method, self.weak, self.strong = models, method, weak, strong

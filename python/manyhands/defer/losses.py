@@ -54,7 +54,7 @@ def gate_loss(gate: Tensor, target: Tensor, options: Tensor | None = None) -> Te
 
 
 def charged(log_option: Tensor, cost: Tensor) -> Tensor:
-    """Log-posterior of the option with its cost counted, (n, n_experts + 1): ``q(z) exp(-cost_z)``, normalised again.
+    """Log-posterior of the option with its cost counted, (n, n_experts + 1): ``q(z) exp(-cost_z)``, normalized again.
 
     The projection that keeps a workload does the same with costs that it finds (Nguyen et al. 2025, Eq. 10).
     """
@@ -139,7 +139,7 @@ def _right_logit(log_experts: Tensor, truth: Tensor) -> Tensor:
 
 
 def _tilted(log_experts: Tensor, truth: Tensor, gain: Tensor) -> Tensor:
-    """Log-probabilities of answers with the true class favoured by `gain`, (n, n_experts), normalised again."""
+    """Log-probabilities of answers with the true class favored by `gain`, (n, n_experts), normalized again."""
     at = truth[:, None, None].expand(-1, log_experts.shape[1], 1)
     return F.log_softmax(log_experts.scatter_add(2, at, gain[:, :, None]), dim=2)
 
@@ -157,7 +157,7 @@ def cross_entropy_surrogate(classes: Tensor, experts: Tensor, answers: Tensor, t
 
     ``-w ln g_y - Σ 1[expert right] ln g_expert`` with one softmax over classes and experts; `w` is `alpha` where some
     expert is right, else one. Experts who gave no answer are left out of the softmax, which leaves the ratios of the
-    others, and so the minimiser, as they were.
+    others, and so the minimizer, as they were.
     """
     log_all = F.log_softmax(torch.cat([classes, masked(experts, answers)], dim=1), dim=1)
     correct = answers == truth[:, None]

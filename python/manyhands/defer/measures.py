@@ -1,8 +1,8 @@
 """How well a team of experts and a classifier does, and at what load.
 
-All measures start from `correct`, an array of shape (n, n_options) that says whether each option's answer to each case
-is right, NaN where that is not known (:func:`correctness` makes it), and from `who`, the option that was chosen. They
-are defined where nothing is deferred, or everything: what nobody answered has no accuracy, NaN.
+All measures start from `correct`, an array of shape (n, n_options) that states whether each option's answer to each
+case is right, NaN where that is not known (:func:`correctness` makes it), and from `who`, the option that was chosen.
+They are defined where nothing is deferred, or everything: what nobody answered has no accuracy, NaN.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST = 1e150
 
 
 def correctness(truth: npt.ArrayLike, experts: npt.ArrayLike, classifier: npt.ArrayLike) -> Floats:
-    """Say which option's answer to which case is right.
+    """Return which option's answer to which case is right.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ _SMOOTHING = 0.01
 
 
 class MixtureOfExperts(Deferral):
-    """Mixture of experts: the expected loss of the option that the gate draws is minimised as it is.
+    """Mixture of experts: the expected loss of the option that the gate draws is minimized as it is.
 
     The classifier learns most from the cases that it is likely to be given.
 
@@ -67,7 +67,7 @@ class MixtureOfExperts(Deferral):
 class Triage(Deferral):
     """Differentiable triage: cases go where the loss is least, the classifier learns from those left to it.
 
-    Before each epoch the training cases are divided anew: an expert takes those in which the classifier's loss exceeds
+    Before each epoch the training cases are divided again: an expert takes those in which the classifier's loss exceeds
     theirs by most, as far as the coverage allows. The gate learns this division.
 
     Parameters

@@ -43,8 +43,8 @@ class SetEncoder(nn.Module):
     """What an expert is like, from a set of answers, whatever their order: functions of sums over the set.
 
     An element is what the classifier makes of the case, its true class, the answer, and the class if they are the same;
-    small networks make an embedding of the mean element. Right answers are counted in each class beside that, and with
-    so many imaginary answers of the average expert as is learnt to be best, they are the expert's accuracy.
+    small networks make an embedding of the mean element. Right answers are counted in each class next to that, and with
+    so many pseudo-counts of the average expert as is learned to be best, they are the expert's accuracy.
     """
 
     average: Tensor
@@ -54,7 +54,7 @@ class SetEncoder(nn.Module):
         self.n_classes = len(average)
         #: Accuracy of all experts in each class.
         self.register_buffer("average", average)
-        #: Logarithm of the number of imaginary answers in each class.
+        #: Logarithm of the number of pseudo-counts in each class.
         self.strength = nn.Parameter(torch.zeros(()))
         self.element = nn.Sequential(
             nn.Linear(n_features + 3 * self.n_classes, _HIDDEN), nn.ReLU(), nn.Linear(_HIDDEN, _HIDDEN), nn.ReLU()
@@ -82,7 +82,7 @@ class SetEncoder(nn.Module):
 
 
 class RightGivenExpert(nn.Module):
-    """Whether an expert is right in a case, a logit for each pair: by the accuracy in each class, and what is learnt.
+    """Whether an expert is right in a case, a logit for each pair: by the accuracy in each class, and what is learned.
 
     The former is averaged with what the classifier thinks of the class. The latter begins at zero.
     """
@@ -108,7 +108,7 @@ class SetDeferral(Deferral):
     """Deferral to experts known by a few answers: those who were not in training can be asked like the others.
 
     A classifier, and a model of whether an expert is right, which knows the expert by an embedding of a set of their
-    answers to cases of known truth. While training the sets are drawn anew each step, small and large, without the
+    answers to cases of known truth. While training the sets are drawn again each step, small and large, without the
     cases they are judged by. Afterwards :meth:`with_experts` takes further experts without any training.
 
     Parameters
@@ -197,7 +197,7 @@ class SetDeferral(Deferral):
 
     @torch.no_grad()
     def _seen(self, x: Any) -> Tensor:
-        """What the trunk makes of some cases, (n, features); nothing is learnt here."""
+        """What the trunk makes of some cases, (n, features); nothing is learned here."""
         with explained(self._network, x):
             return _scaled(run(split(self._network)[0], x))
 
@@ -228,12 +228,12 @@ class SetDeferral(Deferral):
     def _drawn(self, experts: Tensor, cases: Tensor) -> Tensor:
         """Sums over sets drawn from the answers of some experts, none of them of the cases given."""
         begin, number = self._begin[experts], self._begin[experts + 1] - self._begin[experts]
-        # As often of one or two answers as of half of the most: what few answers tell is to be learnt, too.
+        # As often of one or two answers as of half of the most: what few answers tell is to be learned, too.
         size = (self.context ** torch.rand(len(experts))).ceil().long().clamp(max=number)
         start = (torch.rand(len(experts)) * number).long()
         place = torch.arange(self.context)[None].expand(len(experts), -1)
         drawn = place < size[:, None]
-        # A window of a random order, which begins anew at its end.
+        # A window of a random order, which begins again at its end.
         index = self._by_expert[(begin[:, None] + (start[:, None] + place) % number[:, None])[drawn]]
         owner = torch.arange(len(experts))[:, None].expand_as(drawn)[drawn]
         case, label = (column[index] for column in self._answers)
@@ -298,12 +298,12 @@ class SetDeferral(Deferral):
     def with_experts(self, X: Any, y: Any, votes: Any, *, tasks: Any = None) -> Self:
         """The same team with further experts, who are known by their answers to some cases of known truth.
 
-        Nothing is trained, and this team stays as it is. Thresholds have to be calibrated anew, with ``calibrate``.
+        Nothing is trained, and this team stays as it is. Thresholds have to be calibrated again, with ``calibrate``.
 
         Parameters
         ----------
         X, y, votes, tasks
-            As of ``fit``: ten to fifty answers an expert tell much. Experts of this team are refused.
+            As of ``fit``: ten to fifty answers an expert tell much. Experts of this team are rejected.
 
         Returns
         -------

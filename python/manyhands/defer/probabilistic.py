@@ -1,4 +1,4 @@
-"""Learning to defer by expectation–maximisation: who answers is latent, and so are answers that were not given."""
+"""Learning to defer by expectation–maximization: who answers is latent, and so are answers that were not given."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class EMDeferral(PresentSkill):
         """Log-posterior of the option, (n, n_experts + 1), and posterior answers, (n, n_experts, n_classes)."""
 
     def _options(self, batch: Batch) -> Tensor | None:
-        """Who the gate may choose in each case, (n, n_experts + 1); None if it is everybody in all cases."""
+        """Who the gate may choose in each case, (n, n_experts + 1); None if it is every expert in every case."""
         return None
 
     def _loss(self, batch: Batch, views: Views) -> Tensor:
@@ -345,7 +345,7 @@ class NaiveDeferral(EMDeferral):
 
 
 class ProbabilisticDeferral(EMDeferral):
-    """Probabilistic learning to defer: answers that experts did not give are inferred while the gate is learnt.
+    """Probabilistic learning to defer: answers that experts did not give are inferred while the gate is learned.
 
     Each expert has a model of what they would answer. The E-step infers who should take a case and what the answers
     not given were, the workload is kept by an I-projection, and gate, classifier and experts' models learn from that.
@@ -355,9 +355,9 @@ class ProbabilisticDeferral(EMDeferral):
     classifier, gate, coverage, workload
         See :class:`~manyhands.defer.Deferral`. Models of experts are networks like the classifier.
     experts
-        ``"separate"``: a network each; ``"conditional"``: one for all, told apart by learnt embeddings; ``"auto"``: the
-        latter from 8 experts on. ``"confusion"``: no network but a confusion matrix each, so that what an expert would
-        have answered follows from the truth.
+        ``"separate"``: a network each; ``"conditional"``: one for all, distinguished by learned embeddings; ``"auto"``:
+        the latter from 8 experts on. ``"confusion"``: no network but a confusion matrix each, so that what an expert
+        would have answered follows from the truth.
     groups
         So many networks, each for a group of experts whose accuracy in each class is alike; instead of `experts`.
         ``"hierarchical"`` finds the number of groups by hierarchical clustering.
@@ -386,7 +386,7 @@ class ProbabilisticDeferral(EMDeferral):
         twice as much. None leaves the averaging to the momentum of the optimizer, as the authors do.
     half_life
         Time after which an answer counts half, in the unit of ``fit(times=)``, for experts whose skill changes;
-        ``"auto"`` for the one with which answers foretell the next best. None: answers count for good.
+        ``"auto"`` for the one with which answers predict the next best. None: answers count for good.
     **settings
         See :class:`~manyhands.defer.Deferral` and :class:`~manyhands.learn.Training`. Defaults are the paper's:
         gradient descent with momentum (which is its online EM), cosine schedule, gradients of norm 10 at most, 300
@@ -394,7 +394,7 @@ class ProbabilisticDeferral(EMDeferral):
 
     Notes
     -----
-    Time per epoch O(cases · experts · (classes + n_iter)) beside the networks, memory the same of a batch;
+    Time per epoch O(cases · experts · (classes + n_iter)) next to the networks, memory the same of a batch;
     ``constraint="epoch"`` keeps cases × options numbers, predicts all cases once more an epoch, and has the exact
     projection of all of them.
 

@@ -106,7 +106,7 @@ def project(
     Raises
     ------
     ValueError
-        Where no rows keep the bounds; the message says which options are in the way.
+        Where no rows keep the bounds; the message specifies which options are in the way.
 
     Notes
     -----

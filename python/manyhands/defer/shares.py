@@ -29,7 +29,7 @@ _ROUNDING = 1e-9
 def bounds(experts: Names, coverage: Coverage, workload: Workload) -> tuple[Array, Array] | None:
     """Least and greatest share of each option, experts first and the classifier last, (n_experts + 1,) each.
 
-    None where anything goes. Shares that cannot be kept together are refused.
+    None where anything goes. Shares that cannot be kept together are rejected.
     """
     if coverage is None and isinstance(workload, str) and workload == "free":
         return None
@@ -76,7 +76,7 @@ def _checked_cost(what: str, value: Any, least: float) -> float:
 
 
 def _coded(experts: Names, given: Mapping[Any, Any], what: str) -> Iterator[tuple[int, Any, Any]]:
-    """Each expert that is named, by code and name, with what is said of them."""
+    """Each expert that is named, by code and name, with the answers about them."""
     for (name, value), code in zip(given.items(), experts.find(given), strict=True):
         if code < 0:
             raise KeyError(f"{what} names {name!r}, who is no expert; there are {listed(experts.values.tolist(), 5)}")

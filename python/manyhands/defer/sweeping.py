@@ -73,7 +73,7 @@ def sweep(
 
     Notes
     -----
-    More cost should mean more coverage, but a gate learnt by gradients need not follow: the result is the nearest of
+    More cost should mean more coverage, but a gate learned by gradients need not follow: the result is the nearest of
     all that were tried. Costs at most `max_fits` trainings.
 
     References

@@ -21,7 +21,7 @@ from manyhands._base.frames import (
 from manyhands._base.table import Records
 from manyhands.texts.table import Texts
 
-#: Columns that may hold classes and are taken for such where nothing says otherwise: stars and the like.
+#: Columns that may hold classes and are taken for such unless specified otherwise: stars and the like.
 _EITHER = ("rating",)
 
 
@@ -32,7 +32,7 @@ def table_of(kind: str) -> type[Records]:
 
 
 def kind_by_columns(names: Sequence[str], given: Sequence[str] = ()) -> str:
-    """Tell the kind of a log by the columns it has: ``"categorical"`` unless they tell of another.
+    """Return the kind of a log by the columns it has: ``"categorical"`` unless they tell of another.
 
     Parameters
     ----------
@@ -54,11 +54,11 @@ def kind_by_columns(names: Sequence[str], given: Sequence[str] = ()) -> str:
 
 def _known(names: Sequence[str], role: str) -> bool:
     if role == "text":
-        # Where there is a label, the text is what was labelled.
+        # Where there is a label, the text is what was labeled.
         labels = (*WELL_KNOWN["label"], *WEAK["label"])
         return bool(known_among(names, WELL_KNOWN["text"])) and not known_among(names, labels)
     if role in ("start", "end") and known_among(names, WELL_KNOWN["task"]):
-        return False  # when somebody began a task, and was done with it
+        return False  # when a worker began a task, and was done with it
     if role == "value":
         sure = [name for name in WELL_KNOWN["value"] if name not in _EITHER]
         return bool(known_among(names, sure)) and not known_among(names, CLASS_NAMES)

@@ -71,13 +71,13 @@ def read(
     memory: str | int = "4GB",
     **others: Any,
 ) -> Any:
-    """Read a log of annotations from files: a table, or the export of a labelling platform.
+    """Read a log of annotations from files: a table, or the export of a labeling platform.
 
     Parameters
     ----------
     source
         A path, a glob such as ``"logs/*.parquet"``, a folder or a zip archive, or several of these. Of a folder or an
-        archive, all files of one format are read. The ending says what a file is:
+        archive, all files of one format are read. The ending specifies what a file is:
         ``.csv``, ``.tsv`` or ``.txt`` (also with ``.gz``, ``.bz2``, ``.zst``, ``.lz4``), ``.parquet`` or
         ``.pq``, ``.json``, ``.jsonl``, ``.ndjson``, ``.manifest``, ``.xml``, ``.conll``, ``.bio`` or ``.iob``. Under
         another ending, `format` says it. ``"-"`` is the standard input; it and pipes are recognized by their content.
@@ -104,7 +104,7 @@ def read(
         and in reports. ``"auto"`` takes the field that an export's platform shows.
     worker_from_file
         Whether each file holds the answers of one worker, who is called by the name of the file, or by the parts of its
-        path that tell it from the others.
+        path that distinguishes it from the others.
     task, worker, label, repeats, missing
         As for :meth:`Annotations.from_frame`; other kinds take those that their own ``from_frame`` has. Several columns
         in a list are one id together: ``worker=["judge", "prompt"]``.
@@ -117,12 +117,12 @@ def read(
         Whether the first line of a CSV file names the columns. Otherwise they are called ``"1"``, ``"2"`` and so on.
     out_of_core
         A directory for a log of classes that does not fit in memory: it is encoded there in shards, about 5 bytes an
-        annotation beside the names of the tasks, and the table that comes back stays on disk. What goes through
+        annotation next to the names of the tasks, and the table that comes back stays on disk. What goes through
         annotations shard by shard takes it as any other (the default, votes, Dawid–Skene and its Bayesian and
-        hierarchical kin, agreement); all else says so before it starts. A directory that holds these files already,
-        read with the same settings, is opened. Needs DuckDB, the extra ``scale``.
+        hierarchical kin, agreement); all else raises an error before it starts. A directory that holds these files
+        already, read with the same settings, is opened. Needs DuckDB, the extra ``scale``.
     memory
-        What encoding out of core may take, beside the names of workers and labels, such as ``"4GB"``.
+        What encoding out of core may take, next to the names of workers and labels, such as ``"4GB"``.
     **others
         What else the ``from_frame`` of the kind takes: columns and settings such as ``weight="w"``, ``classes=[…]``,
         ``abstain=``, ``ordered=True`` and ``fold_labels=True`` for classes, ``value=`` for numbers. Two more for
@@ -143,8 +143,8 @@ def read(
     Where a column is text in one file and numbers in another, all of it is treated like the text of a CSV file.
 
     Only the needed columns are read, a batch of rows at a time. Time and memory are linear in the size of the file. A
-    column of text of which most rows repeat others is held as a code of 4 bytes a row and its distinct values, others
-    as their text, until the table is made: docs/scale.md has figures. What comes from a pipe is held whole beside it.
+    column of text of which most rows repeat others is held as a code of 4 bytes per row and its distinct values, others
+    as their text, until the table is made: docs/scale.md has figures. What comes from a pipe is held whole next to it.
     """
     log = open_log(
         source,
@@ -256,7 +256,7 @@ class Log:
         return found
 
     def needed_memory(self) -> int | None:
-        """Bytes that reading takes, roughly; None where that cannot be told beforehand."""
+        """Bytes that reading takes, roughly; None where that cannot be determined beforehand."""
         needed = [one.needed_memory() for one in self.sources]
         # Text, codes and the table.
         return None if None in needed else 2 * sum(filter(None, needed))
@@ -488,7 +488,7 @@ class Log:
 
 
 def _does_not_apply(name: str, table: type[Records], known: Iterable[str]) -> str:
-    """Say that a kind does not take a parameter, and which kinds do."""
+    """Return that a kind does not take a parameter, and which kinds do."""
     kinds = [
         kind
         for kind, other in Records._kinds.items()

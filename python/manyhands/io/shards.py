@@ -30,7 +30,7 @@ _NUMBERS = ("weight", "confidence")
 
 
 def _sorted_out(asked: Mapping[str, Any]) -> tuple[dict[str, str | None], Rules]:
-    """Columns by role, and how rows become a table, of what `Annotations.from_frame` is told."""
+    """Columns by role, and how rows become a table, of what `Annotations.from_frame` is passed."""
     known = (*_ROLES, *_NUMBERS, "repeats", "missing", "classes", "abstain")
     for name in asked:
         if name not in known:

@@ -152,7 +152,7 @@ class WeightedDoctorNet(DoctorNet):
         As for `DoctorNet`.
     weight_epochs : int, default 10
         Epochs, out of all, in which only the weights are trained, so that the average over the workers who did not
-        label a sample predicts its labels.
+        label per sample predicts its labels.
     weight_lr : float, default 0.01
         Learning rate (Adam) of the log-weights; larger than for networks because there is one number per worker.
     **training
@@ -164,7 +164,7 @@ class WeightedDoctorNet(DoctorNet):
     Training the weights takes O(workers · features · classes) per sample and epoch. If all workers labeled a sample,
     all are averaged. Weights favor workers who predict the answers of others; if most answers are random, they are
     uninformative. ``history_`` is that of the heads.
-    favour nobody. ``history_`` is that of the heads.
+    favor nobody. ``history_`` is that of the heads.
 
     References
     ----------

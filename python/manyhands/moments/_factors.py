@@ -65,14 +65,14 @@ class Blocks:
 
     @cached_property
     def order(self) -> Codes:
-        """Workers in an order that follows from what was said, whatever they and the classes are called."""
+        """Workers in an order that follows from the answer, whatever they and the classes are called."""
         joint = self.moments.pair_joint
         powers = [self._sums((joint**power).sum(axis=(1, 2))) for power in (3, 2)]
         return np.lexsort((*powers, self.moments.first.sum(axis=1)))
 
     @cached_property
     def support(self) -> Array:
-        """Co-labels of each worker with anybody, (M,)."""
+        """Co-labels of each worker with any worker, (M,)."""
         return self._sums(self.moments.pair_overlap)
 
     def _sums(self, of_pairs: Array) -> Array:
@@ -151,7 +151,7 @@ def named(prior: Array, confusion: Array, weights: Array) -> tuple[Array, Array,
     """
     average = np.average(confusion, axis=0, weights=weights)
     lift = average - prior @ average
-    # Row i is what the crowd says where factor i is true: the factor becomes the class it names.
+    # Row i is what the crowd specifies where factor i is true: the factor becomes the class it names.
     names = _core.assignment(np.ascontiguousarray(prior[:, None] * lift))
     order = np.argsort(names.astype(np.intp))
     lift = lift[order]
@@ -165,7 +165,7 @@ def named(prior: Array, confusion: Array, weights: Array) -> tuple[Array, Array,
 
 
 def of_classes(moments: Moments, said: npt.NDArray[np.bool_]) -> Moments:
-    """The moments of the classes that somebody named; nothing was said of the others, so nothing is lost."""
+    """The moments of the classes that a worker named; nothing is known of the others, so nothing is lost."""
     if said.all():
         return moments
     return replace(
@@ -178,7 +178,7 @@ def of_classes(moments: Moments, said: npt.NDArray[np.bool_]) -> Moments:
 
 
 def with_unsaid(said: npt.NDArray[np.bool_], prior: Array, confusion: Array) -> tuple[Array, Array]:
-    """Parameters of the classes that somebody named, among all classes: the others have no mass, and even rows."""
+    """Parameters of the classes that a worker named, among all classes: the others have no mass, and even rows."""
     k = len(said)
     whole = np.zeros(k)
     whole[said] = prior

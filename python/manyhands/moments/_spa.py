@@ -89,7 +89,7 @@ def _vertices(joint: Array) -> tuple[Array, float]:
 
 
 def _carry(blocks: Blocks, members: npt.NDArray[np.intp], reference: int, vertices: Array) -> Array:
-    """Confusion matrices of all members, each told by the best worker solved before it."""
+    """Confusion matrices of all members, each identified by the best worker solved before it."""
     k = len(vertices)
     place = {worker: i for i, worker in enumerate(members.tolist())}
     confusion = np.full((len(members), k, k), 1.0 / k)

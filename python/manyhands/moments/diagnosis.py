@@ -18,7 +18,7 @@ from manyhands.moments.statistics import Array, Moments, compute
 
 #: Workers whose pairs are looked at, the best supported first.
 _LOOKED_AT = 16
-#: Passes of EM by which purity is told: enough for a summary.
+#: Passes of EM by which purity is passed: enough for a summary.
 _EM_PASSES = 50
 #: An answer given for one class this exclusively makes its giver a specialist of that class.
 _SPECIALIST = 0.95
@@ -33,7 +33,7 @@ class Diagnosis:
     Attributes
     ----------
     n_workers, n_classes : int
-        The size of the crowd; of the classes, those that somebody named.
+        The size of the crowd; of the classes, those that a worker named.
     components : tuple of int
         Workers in each group that shares tasks, largest first; groups of one are workers who share none.
     n_pairs : int
@@ -49,7 +49,7 @@ class Diagnosis:
     noise : float
         The largest singular value that sampling alone would give there.
     rank : int
-        Singular values above the noise: how many classes are told apart.
+        Singular values above the noise: how many classes are distinguished.
     group_rank : int
         The same of groups of workers alone.
     purity : ndarray of shape (n_classes,)
@@ -97,7 +97,7 @@ class Diagnosis:
 
 
 def diagnose(votes: Any, *, min_overlap: float = 1.0, max_partners: int = 64, max_triples: int = 20_000) -> Diagnosis:
-    """Say what the moments of a log determine: who shares tasks, how many classes are told apart, which methods apply.
+    """Report what the moments of a log determine: shared tasks, distinguishable classes, applicable methods.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def _range(values: npt.NDArray[Any]) -> tuple[float, float, float]:
 
 
 def _spectra(votes: Annotations, moments: Moments) -> tuple[Spectrum, Spectrum]:
-    """The spectrum of the worker who tells most beside its partners, and of a group of workers beside two others."""
+    """The spectrum of the worker who tells most next to its partners, and of a group of workers beside two others."""
     from manyhands.moments._factors import Blocks
 
     alone = groups = Spectrum(np.zeros(moments.n_classes), 0.0)

@@ -65,7 +65,7 @@ class MomentAggregator(Aggregator):
         return factors.prior, factors.confusion
 
     def _factors(self, moments: Moments, progress: Callback | None) -> Factors:
-        """Factors of any moments; where there is nothing to factorise, nobody is solved."""
+        """Factors of any moments; where there is nothing to factorize, nobody is solved."""
         m, k = moments.n_workers, moments.n_classes
         said = moments.first.sum(axis=0) > 0
         if said.sum() > 1 and len(moments.pairs):
@@ -109,7 +109,7 @@ class MomentAggregator(Aggregator):
     def _posterior_of(
         votes: Annotations, solved: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], prior: Array, confusion: Array
     ) -> Array:
-        """Posteriors told by the workers solved alone; by the votes where there are none."""
+        """Posteriors identified by the workers solved alone; by the votes where there are none."""
         if not solved.any():
             return votes.table.vote_shares()[0]
         silent = np.full_like(confusion[0], 1.0 / confusion.shape[-1])
@@ -120,7 +120,7 @@ class MultiSPA(MomentAggregator):
     """MultiSPA: successive projection finds class specialists, least squares the rest (Ibrahim et al. 2019).
 
     Beside one worker, each answer of another is a mixture of the rows of the first one's confusion matrix. If for each
-    class somebody gives some answer for that class alone (a *class specialist*), the rows are the extreme points of
+    class a worker gives some answer for that class alone (a *class specialist*), the rows are the extreme points of
     these mixtures, and successive projection picks them: exact from exact moments. Others follow by least squares on
     the simplex. Several workers are tried as the first; the best fit to all pairs wins.
 
@@ -141,8 +141,8 @@ class MultiSPA(MomentAggregator):
     Pair moments take one pass over the co-labels; then O(pairs · classes³) a sweep. Memory O(pairs · classes²) with
     pairs ≤ workers · max_partners.
 
-    Assumes that the crowd is better than chance on average; `remarks_` says where that is doubtful, and which workers
-    the moments do not reach.
+    Assumes that the crowd is better than chance on average; `remarks_` specifies where that is doubtful, and which
+    workers the moments do not reach.
 
     References
     ----------
@@ -175,9 +175,9 @@ class MultiSPA(MomentAggregator):
 
 
 class CoupledNMF(MomentAggregator):
-    """Coupled non-negative factorisation of all pairs, in Kullback–Leibler divergence (Ibrahim et al. 2019).
+    """Coupled non-negative factorization of all pairs, in Kullback–Leibler divergence (Ibrahim et al. 2019).
 
-    Minimises the divergence of every pair's joint frequencies from ``Σ_k prior[k] confusion[m, k, :]
+    Minimizes the divergence of every pair's joint frequencies from ``Σ_k prior[k] confusion[m, k, :]
     confusion[m', k, :]ᵀ``, each counted with its overlap, with rows on the simplex. Block updates never raise it.
     Unique, up to the names of the classes, under conditions weaker than MultiSPA's: workers must be *sufficiently
     scattered*, specialists are not needed. It starts from `MultiSPA`.
@@ -277,7 +277,7 @@ class CoupledCPD(MomentAggregator):
     -----
     O(triples · classes⁴) time a round, memory O(triples · classes³ + pairs · classes²). ``history_`` is the negative of
     half the squared error. Where nobody shares tasks with two others at once, pairs alone are fitted, and `remarks_`
-    says so.
+    reports it.
 
     References
     ----------

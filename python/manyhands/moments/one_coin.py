@@ -23,7 +23,7 @@ _LARGEST_ERROR = 0.5
 
 
 class _PairSkills(Aggregator):
-    """Common to methods that find one number a worker from a number a pair."""
+    """Common to methods that find one number per worker from a number per pair."""
 
     min_overlap: float
     max_partners: int
@@ -114,12 +114,12 @@ class OneCoinSpectral(_OneCoin):
     The sign of the skills is open: the average worker, counted by labels, is taken to be better than chance. Where
     workers fall into groups without common tasks this is done in each. Accuracies are kept from 0 and 1 by ``1 /
     (labels + classes)``. A worker without a partner is judged by the others' answers. The class prior is the mean of
-    the posteriors under an even one. What is doubtful is told in :attr:`remarks_` and by a warning.
+    the posteriors under an even one. What is doubtful is reported in :attr:`remarks_` and by a warning.
 
     ``objective_`` is minus the weighted mean of squared residuals (``"eigenvector"``; ``"ratio"`` has none).
 
-    Time O(Σ n²) over tasks with n annotations, once, and O(pairs) an iteration; memory 24 bytes a pair's end, whatever
-    the number of classes.
+    Time O(Σ n²) over tasks with n annotations, once, and O(pairs) an iteration; memory 24 bytes per pair's end,
+    whatever the number of classes.
 
     References
     ----------
@@ -225,17 +225,17 @@ class OneCoinGradient(_OneCoin):
 
 
 class MMSR(_OneCoin):
-    """One skill a worker, robustly: neighbours whose agreement is extreme do not count (M-MSR).
+    """One skill a worker, robustly: neighbors whose agreement is extreme do not count (M-MSR).
 
     The model of :class:`OneCoinSpectral`, but some workers may answer as they like, in concert too. Each worker's skill
-    is a mean of what their agreement with each neighbour says of it, less the `trim` largest and the `trim` smallest of
-    those statements, so that so many untruthful neighbours cannot take it outside the range of what the truthful ones
+    is a mean of what their agreement with each neighbor says of it, less the `trim` largest and the `trim` smallest of
+    those statements, so that so many untruthful neighbors cannot take it outside the range of what the truthful ones
     say.
 
     Parameters
     ----------
     trim
-        How many neighbours are set aside on either side: a whole number, or a share of each worker's neighbours below
+        How many neighbors are set aside on either side: a whole number, or a share of each worker's neighbors below
         one half. None for half, less one, of those with whom the worker has ten tasks or more in common: where pairs
         have but a handful, extremes are chance, and setting them aside would bias the mean.
     min_overlap, max_partners, max_iter, tol
@@ -244,8 +244,8 @@ class MMSR(_OneCoin):
     Notes
     -----
     Signs are settled first, by a leading eigenvector of the rescaled agreements ``C``, and taken out of them. A step
-    goes half way from a worker's value to the weighted mean of ``C / x`` over the neighbours that are left, where ``x``
-    is the neighbour's value, each with its inverse variance (common tasks times ``x²``) as weight; steps shrink where
+    goes half way from a worker's value to the weighted mean of ``C / x`` over the neighbors that are left, where ``x``
+    is the neighbor's value, each with its inverse variance (common tasks times ``x²``) as weight; steps shrink where
     values circle. (As published, the method takes sizes ``|C|``, which overrates poor workers, and plain means.) There
     is no objective. The rest is as in :class:`OneCoinSpectral`.
 
@@ -286,7 +286,7 @@ class MMSR(_OneCoin):
         super()._check()
 
     def _trims(self, pairs: Pairs) -> Codes:
-        """How many neighbours of each worker are set aside on either side."""
+        """How many neighbors of each worker are set aside on either side."""
         degrees = pairs.degrees
         if self.trim is None:
             firm = np.bincount(pairs.pairs[pairs.overlap >= _FIRM].ravel(), minlength=len(degrees))
@@ -330,12 +330,12 @@ class SpectralMetaLearner(_PairSkills):
 
     Notes
     -----
-    Two classes only; with more, an error. Moments are centred by each worker's mean over all their labels. The third
+    Two classes only; with more, an error. Moments are centered by each worker's mean over all their labels. The third
     central moment of three workers is ``-2 b / sqrt(1 - b²)`` times the product of their ``v``; where triples are
-    missing or too few to tell ``b``, it is taken from the majority vote instead, and :attr:`remarks_` say so. The sign
-    of ``v``, margins and workers without a partner are as in :class:`OneCoinSpectral`.
+    missing or too few to tell ``b``, it is taken from the majority vote instead, and :attr:`remarks_` report it. The
+    sign of ``v``, margins and workers without a partner are as in :class:`OneCoinSpectral`.
 
-    Time O(Σ n³) over tasks with n annotations, once, and O(pairs) an iteration; memory 80 bytes a pair and 84 bytes a
+    Time O(Σ n³) over tasks with n annotations, once, and O(pairs) an iteration; memory 80 bytes per pair and 84 bytes a
     triple.
 
     References
@@ -386,7 +386,7 @@ class SpectralMetaLearner(_PairSkills):
         first = votes.table.moments_first()
         labels = first.sum(axis=1)
         mean = np.divide(first[:, 1] - first[:, 0], labels, out=np.zeros(len(labels)), where=labels > 0)
-        answers = np.array([-1.0, 1.0]) - mean[:, None]  # centred, (M, 2)
+        answers = np.array([-1.0, 1.0]) - mean[:, None]  # centered, (M, 2)
         pairs, overlap, joint = votes.table.moments_pairs(
             min_overlap=float(self.min_overlap), max_partners=self.max_partners
         )

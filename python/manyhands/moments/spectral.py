@@ -39,12 +39,12 @@ _POWER_STEPS = 60
 
 
 class SymmetricNMF(MomentAggregator):
-    """Symmetric factorisation of the completed matrix of all pairs (Ibrahim & Fu 2021).
+    """Symmetric factorization of the completed matrix of all pairs (Ibrahim & Fu 2021).
 
     The blocks of all pairs of workers, put side by side, form a matrix ``H Hᵀ`` of rank ``n_classes``, where ``H``
     stacks the confusion matrices times the square root of the prior. The diagonal blocks (a worker beside itself) are
     never seen, others may not be. The diagonal is imputed from blocks that are, ``R[m, m] = R[m, r] R[n, r]⁻¹ R[n, m]``
-    through two workers ``n`` and ``r``, other gaps from a first factorisation; then all of them from the low-rank fit,
+    through two workers ``n`` and ``r``, other gaps from a first factorization; then all of them from the low-rank fit,
     until it settles. The leading eigenvectors are rotated until they are non-negative, alternating between a cut at
     zero and the nearest rotation.
 
@@ -259,7 +259,7 @@ class SpectralDS(Aggregator):
     -----
     Two passes over the annotations, then small matrices: O(annotations · classes² + restarts · classes⁴) time, memory
     O(workers · classes²). Needs tasks with labels from all three groups; where there are none, or where the groups tell
-    fewer classes apart than there are, `remarks_` says so and EM starts from the majority.
+    fewer classes apart than there are, `remarks_` reports it and EM starts from the majority.
 
     Assumes that the crowd is better than chance on average. ``history_`` is the log-likelihood of the EM passes.
 

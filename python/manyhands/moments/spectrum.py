@@ -40,7 +40,7 @@ def spectrum(joint: Array, *, seed: int = 0) -> Spectrum:
     the number of classes that ``m`` and the others together tell apart. Rows and columns are divided by the square
     roots of their sums, which keeps the rank and lets rare classes count, and blocks are multiplied by the square roots
     of the counts behind them, which makes their noise alike. The noise is the largest singular value that tables drawn
-    around the same frequencies show beside them.
+    around the same frequencies show next to them.
     """
     k = joint.shape[1]
     counts = np.maximum(np.rint(joint.sum(axis=(1, 2))), 1).astype(np.int64)

@@ -37,7 +37,7 @@ class Moments:
     pairs : ndarray of shape (P, 2), uint32
         The pairs that are kept, the lower worker first, sorted.
     pair_overlap : ndarray of shape (P,)
-        Weight of what both labelled; the sum of the block.
+        Weight of what both labeled; the sum of the block.
     pair_joint : ndarray of shape (P, K, K)
         Weight of each pair of labels, ``pair_joint[p, l, l']``.
     triples, triple_overlap, triple_joint
@@ -47,7 +47,7 @@ class Moments:
 
     Notes
     -----
-    Memory: 16 + 8 K² bytes a pair and 20 + 8 K³ bytes a triple.
+    Memory: 16 + 8 K² bytes per pair and 20 + 8 K³ bytes a triple.
     """
 
     n_workers: int
@@ -63,13 +63,13 @@ class Moments:
 
     @property
     def pair_frequencies(self) -> Array:
-        """Share of each pair of labels in what the two labelled together, of shape (P, K, K); made afresh."""
+        """Share of each pair of labels in what the two labeled together, of shape (P, K, K); made afresh."""
         frequencies: Array = self.pair_joint / self.pair_overlap[:, None, None]
         return frequencies
 
     @property
     def triple_frequencies(self) -> Array:
-        """Share of each triple of labels in what the three labelled together, of shape (T, K, K, K); made afresh."""
+        """Share of each triple of labels in what the three labeled together, of shape (T, K, K, K); made afresh."""
         frequencies: Array = self.triple_joint / self.triple_overlap[:, None, None, None]
         return frequencies
 
@@ -206,8 +206,8 @@ def compute(
     -----
     Pairs take O(Σ n²) time over tasks with n annotations, triples O(Σ n³); both run in compiled code, one job for each
     worker, and give the same bits on any number of threads. Memory is that of the result, see :class:`Moments`, and the
-    table in worker order (5 to 6 bytes an annotation) or, for pairs on tasks with few labels, up to 512 MB for who met
-    whom. A result of more than 4 GiB is refused.
+    table in worker order (5 to 6 bytes per annotation) or, for pairs on tasks with few labels, up to 512 MB for who met
+    whom. A result of more than 4 GiB is rejected.
 
     Examples
     --------

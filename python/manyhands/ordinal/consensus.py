@@ -19,7 +19,7 @@ from manyhands.categorical.table import Annotations
 from manyhands.ordinal.cumulative import AsksInTurn, ask, ask_again
 from manyhands.ordinal.decisions import DecidedFit, order_remarks
 
-#: Strengths with which rows keep to a worker's thresholds in two of the three models, None for one that is learnt.
+#: Strengths with which rows keep to a worker's thresholds in two of the three models, None for one that is learned.
 STRENGTHS = (None, float("inf"))
 
 
@@ -54,7 +54,7 @@ class OrdinalConsensus(AsksInTurn, default="ordinal"):
     Notes
     -----
     Time: two fits of :class:`OrdinalCrowd`, which share their start, and one of :class:`CumulativeDawidSkene`. Memory
-    beside that of one: two arrays of (n_tasks, n_classes), and three of (n_workers, n_classes, n_classes).
+    next to that of one: two arrays of (n_tasks, n_classes), and three of (n_workers, n_classes, n_classes).
     ``confusion_`` and ``prior_`` are averages over members.
 
     Examples

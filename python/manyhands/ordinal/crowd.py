@@ -34,14 +34,14 @@ class OrdinalCrowd(Ordinal, Hierarchical):
     Worker ``m`` names a class of at most ``l``, of a task of class ``k``, with probability ``F(thresholds_[m, l] -
     slopes_[m] · (k - (n_classes - 1) / 2))``, F the logistic function: near mistakes are likelier than far ones, a
     lenient worker has thresholds further down, and one with a slope of 0 does not look. These numbers are drawn from a
-    normal distribution, whose mean and covariance are learnt, so that a worker with few labels resembles the crowd.
-    Rows of a worker's confusion matrix scatter around these means with a strength that is learnt too: infinite, errors
+    normal distribution, whose mean and covariance are learned, so that a worker with few labels resembles the crowd.
+    Rows of a worker's confusion matrix scatter around these means with a strength that is learned too: infinite, errors
     follow the order and nothing else; near zero, each row is free as in Dawid–Skene.
 
     Parameters
     ----------
     strength
-        How many imaginary labels the mean of a row counts for; None to learn it.
+        How many pseudo-counts the mean of a row counts for; None to learn it.
     decision
         ``"median"``, ``"mean"`` or ``"mode"``, as for :func:`manyhands.ordinal.decide`.
     class_pseudo_count, gold, protected, max_iter, tol
@@ -49,11 +49,11 @@ class OrdinalCrowd(Ordinal, Hierarchical):
 
     Notes
     -----
-    Between passes each worker takes five steps of Newton's method (Fisher scoring, halved where they would not climb)
+    Between passes each worker takes five steps of Newton's method (Fisher scoring, halved where they would not ascend)
     towards the most probable numbers given expected draws from the mean; mean and covariance of the crowd follow with
     Laplace's approximation, with one imaginary worker and an inverse Wishart prior worth a worker more than there are
-    classes; strength by Minka's fixed point. One imaginary answer a class, as the crowd would give it, keeps thresholds
-    apart. Reversing the order of classes reverses the answer. There is no objective.
+    classes; strength by Minka's fixed point. One imaginary answer per class, as the crowd would give it, keeps
+    thresholds apart. Reversing the order of classes reverses the answer. There is no objective.
 
     Time per pass as :class:`~manyhands.DawidSkene`, and O(workers · classes³); memory likewise. Of more than some
     dozens of classes take numbers instead (:class:`~manyhands.Ratings`).

@@ -61,7 +61,7 @@ class CumulativeDawidSkene(AsksInTurn):
     """Cumulative binary labels: one Dawid–Skene for each question "is the class above this one?".
 
     An ordered label answers n_classes - 1 binary questions. Each is a model of its own, in which a worker has a rate of
-    right answers above the place and one below it, with Beta priors learnt from the crowd
+    right answers above the place and one below it, with Beta priors learned from the crowd
     (:class:`~manyhands.categorical.HierarchicalDawidSkene` of two classes). The probabilities of lying above a class
     must fall from class to class; where they do not, they are made to by isotonic regression, and their differences are
     the posterior.
@@ -80,7 +80,8 @@ class CumulativeDawidSkene(AsksInTurn):
     ``confusion_`` has, for a task of class ``k``, differences of the rates with which a worker says "above", made to
     fall likewise. ``predict_proba`` asks the questions again.
 
-    Time: n_classes - 1 fits of two classes. Memory beside one of them: 8 bytes a task and class, 64 a worker and class.
+    Time: n_classes - 1 fits of two classes. Memory beside one of them: 8 bytes per task and class, 64 a worker and
+    class.
 
     References
     ----------

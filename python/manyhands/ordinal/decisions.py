@@ -21,7 +21,7 @@ from manyhands.categorical.table import Annotations
 DECISIONS = ("mode", "median", "mean")
 #: Closer than this, halves of a distribution are equal but for rounding.
 _EVEN = 1e-9
-#: Of more classes, only the first are spelt out in a remark.
+#: Of more classes, only the first are spelled out in a remark.
 _SHOWN = 8
 
 
@@ -106,7 +106,7 @@ class Ordinal(Aggregator):
 
 
 def order_remarks(votes: Annotations) -> tuple[str, ...]:
-    """Say which order was taken, where nobody declared one and names do not tell."""
+    """Return which order was taken, where no worker declared one and names do not state it."""
     if votes.ordered or votes.n_classes < 3 or has_numbers(votes._classes):
         return ()
     names = [str(name) for name in votes.classes[:_SHOWN].tolist()]

@@ -14,7 +14,7 @@ from manyhands.metrics._checks import as_truth, as_values, check_same_length, fa
 def absolute_error(labels: npt.ArrayLike, truth: npt.ArrayLike, *, classes: Iterable[Any] | None = None) -> float:
     """Mean distance of labels from the truth, in classes: 1 for one grade off.
 
-    Cost: O(N) time and memory, and a look-up a task where classes are given.
+    Cost: O(N) time and memory, and a look-up per task where classes are given.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def absolute_error(labels: npt.ArrayLike, truth: npt.ArrayLike, *, classes: Iter
 def quadratic_kappa(labels: npt.ArrayLike, truth: npt.ArrayLike, *, classes: Iterable[Any] | None = None) -> float:
     """Agreement of labels with the truth beyond chance, where a mistake counts by the square of its distance.
 
-    One less the mean square of the distance over what it would be if labels were dealt out anew at random among the
+    One less the mean square of the distance over what it would be if labels were dealt out again at random among the
     tasks (Cohen's weighted kappa). Agreement among workers is :func:`manyhands.agreement.cohen_kappa`.
 
     Cost: O(N) time and memory, as :func:`absolute_error`.

@@ -1,4 +1,4 @@
-"""Simulated grades: workers who err toward the neighbours of the true grade."""
+"""Simulated grades: workers who err toward the neighbors of the true grade."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def simulate(
     ----------
     n_tasks, n_workers, n_classes : int, optional
         Sizes of the log, by default 200, 20 and 5.
-    crowd : str or mapping, default "neighbours"
+    crowd : str or mapping, default "neighbors"
         Kind of crowd; by default errors fall on the grades next to the true one.
     seed : int, default 0
         Seed of all random draws.

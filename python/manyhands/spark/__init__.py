@@ -8,7 +8,7 @@ annotations, one per row; see ``docs/spark.md``::
     model = DawidSkene(task_col="task", worker_col="worker", label_col="label", checkpoint="dir").fit(df)
     model.answers()         # DataFrame: task, label, confidence, tied
     model.workers()         # DataFrame: worker, n_answers, skill, …
-    model.transform(other)  # answers to other tasks, the workers as they were learnt
+    model.transform(other)  # answers to other tasks, the workers as they were learned
 
 Spark encodes the log into shards of whole tasks, which lie in the directory `checkpoint` as Parquet. The loops of the
 library run on the driver, and ask for passes: one job each, a function of every shard, whose sums are added in the

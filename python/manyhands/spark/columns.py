@@ -60,7 +60,7 @@ class Log:
 
     @classmethod
     def of(cls, frame: DataFrame, roles: Roles, rules: Rules) -> Log:
-        """Take the columns of a log, or refuse what has none. No job is run."""
+        """Take the columns of a log, or reject what has none. No job is run."""
         rules.check()
         _check_settings(roles, rules)
         fields = {found.name: found.dataType for found in frame.schema.fields}
@@ -103,7 +103,7 @@ class Log:
     # ---------------------------------------------------------------------------------------------- one look
 
     def measured(self) -> Measured:
-        """Look at all rows once, refuse what cannot be aggregated, and tell the log from others."""
+        """Look at all rows once, reject what cannot be aggregated, and tell the log from others."""
         sums = {f"no {role}": self._number_of(self.lacks(role)) for role in ("task", "worker", "label")}
         if self.roles.order:
             sums["no order"] = self._number_of(F.col("order").isNull())
@@ -203,7 +203,7 @@ def _check_settings(roles: Roles, rules: Rules) -> None:
 
 
 def _check_type(role: str, name: str, kind: T.DataType) -> None:
-    """Refuse a column that cannot be what it is said to be."""
+    """Raise for a column that cannot be what it is said to be."""
     if role in ("weight", "confidence"):
         if not isinstance(kind, _NUMBERS):
             raise TypeError(f"{role} column {name!r} is of type {kind.simpleString()}, and must hold numbers")

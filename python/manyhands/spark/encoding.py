@@ -215,7 +215,7 @@ def joined_to_labels(frame: DataFrame, log: Log, said: pa.Array, codes: npt.NDAr
 
 
 def _refuse_repeats(log: Log) -> None:
-    """Refuse a worker's second answer to the same task."""
+    """Raise for a worker's second answer to the same task."""
     labelled = log.frame.where(~log.lacks("label"))
     found = labelled.groupBy("task", "worker").count().where("count > 1").orderBy("task", "worker").limit(1).toArrow()
     if len(found):
@@ -227,7 +227,7 @@ def _refuse_repeats(log: Log) -> None:
 
 
 def _refuse_long_tasks(log: Log) -> None:
-    """Refuse tasks with more rows than a shard can hold."""
+    """Reject tasks with more rows than a shard can hold."""
     counts = log.frame.groupBy("task").count().where(F.col("count") > _MOST_OF_A_TASK)
     for row in counts.orderBy("task").limit(1).toArrow().to_pylist():
         raise ValueError(
@@ -359,7 +359,7 @@ def table_of_rows(
 
 
 def _in_order(rows: pa.Table, tasks: Ids, workers: npt.NDArray[np.uint32]) -> npt.NDArray[np.intp]:
-    """Order rows by the column that says so, which must tell the answers of a worker to a task apart."""
+    """Order rows by the column that reports it, which must tell the answers of a worker to a task apart."""
     import pyarrow.compute as pc
 
     distinct = arrow.one_chunk(rows.column("order")).dictionary_encode()

@@ -23,7 +23,7 @@ from manyhands.spark.encoding import encode
 from manyhands.spark.model import SparkModel
 from manyhands.spark.shards import SparkShards
 
-#: Options that all of them have beside those of the library, with defaults and what they mean.
+#: Options that all of them have next to those of the library, with defaults and what they mean.
 _COMMON: dict[str, tuple[Any, str]] = {
     "checkpoint": (None, "directory that driver and executors reach, for shards and state"),
     "task_col": ("task", "column of task ids"),
@@ -57,7 +57,7 @@ class SparkEstimator(Estimator[SparkModel]):
     weight_col, confidence_col
         Names of columns of weights or confidences, as ``weight`` and ``confidence`` of `Annotations.from_frame`.
     order_by
-        A column that tells which of a worker's answers to a task came first, for ``repeats="first"`` and ``"last"``:
+        A column that shows which of a worker's answers to a task came first, for ``repeats="first"`` and ``"last"``:
         rows of a DataFrame have no order.
     repeats, missing, classes, abstain
         As in `Annotations.from_frame`.
@@ -144,7 +144,7 @@ class SparkEstimator(Estimator[SparkModel]):
 
 
 def _check_method(aggregator: Aggregator) -> None:
-    """Refuse settings that mean nothing, or nothing on Spark, before any work."""
+    """Raise for settings that mean nothing, or nothing on Spark, before any work."""
     if isinstance(aggregator, LibraryMajorityVote) and aggregator.ties == "random":
         raise ValueError(
             "ties='random' draws one number after the other for all tasks, which no executor can; choose 'lowest' or "
@@ -159,7 +159,7 @@ def _check_method(aggregator: Aggregator) -> None:
 
 
 def _check_executors(spark: SparkSession) -> None:
-    """Refuse executors that do not have this library, in plain words."""
+    """Reject executors that do not have this library, in plain words."""
     import manyhands
 
     wanted = manyhands.__version__
@@ -209,7 +209,7 @@ class DawidSkene(SparkEstimator):
     """`manyhands.DawidSkene` on Spark, by EM over shards. See `SparkEstimator` for columns.
 
     Starts from votes, given parameters or a fitted model; those from moments or posteriors need all annotations in one
-    memory, and are refused.
+    memory, and are rejected.
     """
 
     _library = aggregators.DawidSkene

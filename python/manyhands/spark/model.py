@@ -34,7 +34,7 @@ _ROWS = 1 << 20
 
 
 class SparkModel(Model):
-    """What a fit on Spark learnt; frames are made by the executors when somebody asks for their rows.
+    """What a fit on Spark learned; frames are made by the executors when their rows are read.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class SparkModel(Model):
         return f"SparkModel({self.aggregator!r})"
 
     def answers(self, *, probabilities: bool = False) -> DataFrame:
-        """One row a task: task, label, confidence, and whether it is tied; nothing of it comes to the driver.
+        """One row per task: task, label, confidence, and whether it is tied; nothing of it comes to the driver.
 
         Parameters
         ----------
@@ -78,7 +78,7 @@ class SparkModel(Model):
         )
 
     def workers(self) -> DataFrame:
-        """One row a worker, as ``workers_frame`` of the library has it: worker, n_answers, skill, …."""
+        """One row per worker, as ``workers_frame`` of the library has it: worker, n_answers, skill, …."""
         frames = self._shards.directory.frames
         light, now = copy(self.aggregator), self.aggregator._fitted()
         light._state = replace(now, workers=Names(np.arange(len(now.workers))))
@@ -88,7 +88,7 @@ class SparkModel(Model):
         return frames.workers.join(found, "code").orderBy("code").drop("code")
 
     def transform(self, dataset: DataFrame, params: Any = None) -> DataFrame:
-        """Answers to the tasks of another frame, old or new, with the workers as they were learnt: as `answers` has it.
+        """Return answers to the tasks of another frame, old or new, with the fitted workers, as `answers` does.
 
         The frame has the columns that the model was fitted to. A worker who was not seen then counts as the crowd's
         average worker; a label that was not is an error. Rows without a label are left out.
@@ -143,7 +143,7 @@ class SparkModel(Model):
 
 
 def _light(model: Aggregator, *, learnt: bool = False) -> Aggregator:
-    """The model without what executors do not need: names, the log, and what was learnt, unless they predict."""
+    """The model without what executors do not need: names, the log, and what was learned, unless they predict."""
     taken, now = copy(model), model._fitted()
     none = now.classes.take(np.zeros(0, np.int64))
     fit = now.fit if learnt else without_arrays(now.fit)
@@ -163,7 +163,7 @@ class Answer:
     probabilities: bool
 
     def __call__(self, rows: pa.Table) -> pa.Table:
-        """One row a task."""
+        """One row per task."""
         return _frame(
             self.model, names_of(rows), self.posterior.of_part(self.opener(rows)), self.kinds, self.probabilities
         )
@@ -178,7 +178,7 @@ class Predict:
     kinds: tuple[pa.DataType, pa.DataType]
 
     def __call__(self, rows: pa.Table) -> pa.Table:
-        """One row a task."""
+        """One row per task."""
         model, k = self.model, len(self.model._classes)
         workers, names = Ids(rows.column("worker"), "worker").encode()
         known = np.full(len(names), -1, np.int64)

@@ -31,7 +31,7 @@ def local_session(master: str = "local[*]", **settings: str) -> SparkSession:
 
 
 def check_java() -> None:
-    """Refuse a machine without Java, which sessions of its own need; a session elsewhere does not."""
+    """Raise for a machine without Java, which sessions of its own need; a session elsewhere does not."""
     home = os.environ.get("JAVA_HOME")
     if home is not None and not (Path(home) / "bin" / "java").is_file():
         raise RuntimeError(f"Spark needs Java 17 or later, and JAVA_HOME={home!r} has no bin/java; mend or unset it")

@@ -28,7 +28,7 @@ T = TypeVar("T")
 class Frames:
     """The frames of a checkpoint, and how to work with them."""
 
-    #: Columns shard, blob and tasks, a row a shard.
+    #: Columns shard, blob and tasks, a row per shard.
     shards: DataFrame
     #: Columns code and worker.
     workers: DataFrame
@@ -42,7 +42,7 @@ class Frames:
 
 
 class WorkerNames(Names):
-    """Names of all workers, which are brought to the driver when somebody asks for them."""
+    """Names of all workers, brought to the driver on access."""
 
     __slots__ = ("_frame", "_n", "_read")
 

@@ -1,6 +1,6 @@
 """The checks that every estimator of manyhands passes, for estimators that live elsewhere.
 
-An aggregator derives from `Aggregator`; `check_aggregator` then tells whether it keeps what its users
+An aggregator derives from `Aggregator`; `check_aggregator` then returns whether it keeps what its users
 may expect of it, and `check_network` does the same for learners and ways to defer. The library's own tests run the same
 lists, and no other copy of them.
 

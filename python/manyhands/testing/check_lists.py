@@ -32,7 +32,8 @@ def aggregator_checks(
         Kind of answers that an aggregator made by a function takes; others know it.
     skip
         Names of checks that its settings rule out, each with the reason. What no setting of a class can keep belongs
-        into its attribute ``_skipped_checks``, which is the same; ``_most_classes`` says how many classes it takes.
+        into its attribute ``_skipped_checks``, which is the same; ``_most_classes`` specifies how many classes it
+        takes.
     """
     module = _checks_in(_kind_of(estimator, kind))
     subject = subject_of(estimator, kind=kind, skip=skip)
@@ -58,7 +59,7 @@ def _kind_of(estimator: Any, kind: str) -> str:
 
 
 def _checks_in(kind: str) -> Any:
-    """The module with the checks of a kind; None where it has none beside those of all kinds."""
+    """The module with the checks of a kind; None where it has none next to those of all kinds."""
     spec = Records._kinds[kind].spec
     return spec.module("checks") if spec.has("checks") else None
 
@@ -71,8 +72,8 @@ def check_aggregator(
 ) -> dict[str, str]:
     """Run every check of an aggregator of any kind of answers; returns those that were skipped, each with the reason.
 
-    The first check that fails raises an AssertionError that names it and says what is wrong. Takes a few seconds: one
-    of the crowds has 200,000 annotations.
+    The first check that fails raises an AssertionError that names it and specifies what is wrong. Takes a few seconds:
+    one of the crowds has 200,000 annotations.
 
     Parameters
     ----------
@@ -104,7 +105,7 @@ def network_checks(
 def check_network(make: Callable[[Any], Any], *, skip: Mapping[str, str] | None = None) -> dict[str, str]:
     """Run every check of a learner or a way to defer; returns those that were skipped, each with the reason.
 
-    The first check that fails raises an AssertionError that names it and says what is wrong.
+    The first check that fails raises an AssertionError that names it and specifies what is wrong.
 
     Parameters
     ----------

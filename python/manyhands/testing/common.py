@@ -69,7 +69,7 @@ def check_repr(subject: Subject) -> None:
 
 
 def check_before_fit(subject: Subject) -> None:
-    """Before fit there are no results, and whoever asks is told to fit."""
+    """Before fit there are no results, and `NotFittedError` names `fit`."""
     model = subject.make(subject.standard)
     name = type(model).__name__
     for result in results_of(model):
@@ -309,7 +309,7 @@ def check_fits_side_by_side(subject: Subject) -> None:
 
 
 def check_progress(subject: Subject) -> None:
-    """Progress is told in iterations, at least once and at the end, and changes nothing."""
+    """Progress is reported in iterations, at least once and at the end, and changes nothing."""
     votes, alone = subject.standard.votes(), subject.fitted()
     seen: list[tuple[int, float]] = []
     model = subject.make(subject.standard)
@@ -368,7 +368,7 @@ def check_interrupt(subject: Subject) -> None:
 
 
 def _interrupts(model: Any, votes: Any, seconds: float | None) -> bool:
-    """Press Ctrl-C every so many seconds, or when progress is first reported, until a fit notices or has ended."""
+    """Press Ctrl-C every that many seconds, or when progress is first reported, until a fit notices or has ended."""
     arrived, done = False, threading.Event()
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""Comparisons of numbers and of fitted models; each raises an AssertionError that says what differs."""
+"""Comparisons of numbers and of fitted models; each raises an AssertionError that specifies what differs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def assert_same_bits(
 
 
 def _asked(model: Any, name: str) -> Any:
-    """A result, or the message of its refusal: some settings leave a result out."""
+    """A result, or the message of its rejection: some settings leave a result out."""
     try:
         return getattr(model, name)
     except (ValueError, AttributeError) as error:

@@ -26,7 +26,7 @@ class Crowd:
     weights: npt.NDArray[np.float64] | None = None
 
     def columns(self) -> dict[str, list[Any]]:
-        """The log as columns of names, one entry a row."""
+        """The log as columns of names, one entry per row."""
         names = (self.tasks, self.workers, self.classes)
         return {
             key: [name[i] for i in column]
@@ -70,7 +70,7 @@ def crowd(n_tasks: int = 40, n_workers: int = 8, n_classes: int = 3, per_task: i
     skill = np.linspace(0.5, 0.9, n_workers)
     rows = []
     for task in range(n_tasks):
-        # Workers in turn, so that nobody is left out.
+        # Workers in turn, so that no worker is left out.
         for worker in (task + np.arange(per_task)) % n_workers:
             step = 0 if rng.random() < skill[worker] else (1 if rng.random() < 0.7 else 2)
             rows.append((task, worker, (truth[task] + step) % n_classes))

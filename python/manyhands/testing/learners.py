@@ -93,7 +93,7 @@ def _odd() -> Iterator[tuple[str, CrowdSamples]]:
 
 
 def check_odd_crowds(subject: LearnerSubject) -> None:
-    """One worker, one class, one label a sample, a class that nobody named, a batch of one: answers are finite."""
+    """One worker, one class, one label per sample, a class that no worker named, a batch of one: answers are finite."""
     for case, samples in _odd():
         k = samples.votes.n_classes
         with warnings.catch_warnings():
@@ -105,7 +105,7 @@ def check_odd_crowds(subject: LearnerSubject) -> None:
 
 
 def check_start_from(subject: LearnerSubject) -> None:
-    """An aggregator to start from changes what is learnt, fitted or not alike, or is refused by name."""
+    """An aggregator to start from changes what is learned, fitted or not alike, or is rejected by name."""
     samples = drawn(120)
     start = mh.DawidSkene(model="one-coin")
     if not starts(subject.model(start_from=start), samples):
@@ -117,7 +117,7 @@ def check_start_from(subject: LearnerSubject) -> None:
 
 
 def starts(model: Any, samples: CrowdSamples) -> bool:
-    """Whether a learner takes the aggregator that it is to start from; one that does not must say so."""
+    """Whether a learner takes the aggregator that it is to start from; one that does not must report it."""
     try:
         model.fit(samples.X, samples.votes)
     except ValueError as error:
@@ -127,7 +127,7 @@ def starts(model: Any, samples: CrowdSamples) -> bool:
 
 
 def check_misaligned(subject: LearnerSubject) -> None:
-    """Samples that are not finite, or that the labels' tasks are not found among, are refused by name."""
+    """Samples that are not finite, or that the labels' tasks are not found among, are rejected by name."""
     samples = drawn(60)
     holed = np.where(np.arange(60)[:, None] == 7, np.nan, samples.X)
     with raises(ValueError, "samples with NaN", "row 7"):

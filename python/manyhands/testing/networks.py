@@ -60,7 +60,7 @@ class NetworkSubject(Checked):
 
     @abstractmethod
     def answers(self, model: Any, samples: Samples) -> dict[str, Callable[[], Any]]:
-        """What can be asked of a trained model beside its results: methods by name, ready to be called."""
+        """What can be asked of a trained model next to its results: methods by name, ready to be called."""
 
     def network(self, outputs: int | None = None, seed: int = 0) -> nn.Sequential:
         """A network of one hidden layer that draws numbers while it trains; the caller's own draws are left alone."""
@@ -110,7 +110,7 @@ def assert_finite(found: Any, what: str) -> Array:
 
 
 def check_params(subject: NetworkSubject) -> None:
-    """Parameters are kept as they are, shown and copied, by scikit-learn too; strange ones are refused by name."""
+    """Parameters are kept as they are, shown and copied, by scikit-learn too; strange ones are rejected by name."""
     model = subject.model(max_epochs=7)
     copies = [type(model)(**model.get_params())]
     with suppress(ImportError):
@@ -127,7 +127,7 @@ def check_params(subject: NetworkSubject) -> None:
 
 
 def check_before_fit(subject: NetworkSubject) -> None:
-    """Before fit there are no results, and whoever asks is told to fit."""
+    """Before fit there are no results, and `NotFittedError` names `fit`."""
     model = subject.model()
     asks = subject.answers(model, subject.standard) | {"save": lambda: model.save("nowhere")}
     asks |= {name: partial(getattr, model, name) for name in results_of(model)}

@@ -180,7 +180,7 @@ def _ready(subject: S, name: str, check: Check[S]) -> Callable[[], None]:
         if name in subject.skip:
             raise unittest.SkipTest(subject.skip[name])
         with warnings.catch_warnings():
-            # Small and odd logs leave something undetermined, and methods say so.
+            # Small and odd logs leave something undetermined, and methods report it.
             warnings.simplefilter("ignore", IdentifiabilityWarning)
             try:
                 check(subject)

@@ -28,7 +28,7 @@ class TeamSamples(Samples):
     """Cases with their truth and answers of experts."""
 
     truth: Answers
-    #: What each expert answers to every case, (cases × experts), and the same with -1 where nobody asked.
+    #: What each expert answers to every case, (cases × experts), and the same with -1 where no worker asked.
     full: Answers
     some: Answers
 

@@ -1,8 +1,8 @@
 """Logs in shards: files of whole tasks, for more annotations than memory holds, and for machines that share work.
 
-A *shard* is a run of bytes (``rust/categorical/shards.rs`` says how it is laid out): whole tasks, 4 bytes an
+A *shard* is a run of bytes (``rust/categorical/shards.rs`` specifies how it is laid out): whole tasks, 4 bytes an
 annotation and 1 a task, with checksums. ``_core.Shard.of(table)`` makes one of a table whose workers are the whole
-crowd, ``to_bytes()`` gives it away, ``_core.Shard(bytes)`` and ``_core.Shard.read(path)`` take it back, or refuse what
+crowd, ``to_bytes()`` gives it away, ``_core.Shard(bytes)`` and ``_core.Shard.read(path)`` take it back, or reject what
 is damaged, foreign or of another version. A shard numbers its workers in a way of its own and knows where they stand
 in the crowd (``who()``).
 

@@ -36,7 +36,7 @@ class Claim:
 
     All files go to a new folder in the directory, which the manifest names before the folder is there. A block that
     fails deletes that folder; what a process that was killed has left is deleted by the next one, since its manifest
-    says that the folder is unfinished. Nothing else is ever deleted.
+    states that the folder is unfinished. Nothing else is ever deleted.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class Claim:
             try:
                 manifest = read_manifest(self.path)
             except FileFormatError:
-                manifest = None  # somebody else's, or damaged: not ours to delete
+                manifest = None  # of another program, or damaged: not ours to delete
             if manifest is not None and "unfinished" not in manifest:
                 raise FileExistsError(
                     f"{self.path} holds the shards of a log already; name another directory, or delete it"

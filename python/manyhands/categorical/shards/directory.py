@@ -60,7 +60,7 @@ class Directory:
     numbered: bool
     #: Of all content: the same log gives the same.
     digest: str
-    #: Of the files it was made of, and how they were read; None where nobody said.
+    #: Of the files it was made of, and how they were read; None where no worker said.
     source: str | None
     workers: Names = field(repr=False)
     classes: Names = field(repr=False)

@@ -44,17 +44,17 @@ _LEAST_MEMORY = 1 << 28
 
 @dataclass(frozen=True)
 class Rules:
-    """How rows become a table, as `Annotations.from_frame` is told."""
+    """How rows become a table, as `Annotations.from_frame` is passed."""
 
     repeats: str = "keep"
     missing: str = "drop"
     classes: Names | None = None
     abstain: Names | None = None
-    #: Whether numbers beside the labels are confidences and not weights.
+    #: Whether numbers next to the labels are confidences and not weights.
     confidence: bool = False
 
     def check(self) -> None:
-        """Refuse what means nothing."""
+        """Raise for what means nothing."""
         check_choice("repeats", self.repeats, ("keep", "first", "last", "error"))
         check_choice("missing", self.missing, ("drop", "error"))
 
@@ -93,7 +93,7 @@ class Dictionary:
 class Encoder:
     """Takes batches of a log and writes a directory of shards.
 
-    Memory: that which is given, DuckDB's part of it for sorting, and beside it the names of workers and labels. A
+    Memory: that which is given, DuckDB's part of it for sorting, and next to it the names of workers and labels. A
     task's annotations must fit in memory. Disk: the rows as codes and task ids while they are sorted, then the shards.
     """
 
@@ -255,7 +255,7 @@ class Encoder:
     # ------------------------------------------------------------------------------------------------- shards
 
     def _write(self, connection: Any, rows_per_shard: int | None) -> tuple[Names, Writer]:
-        """Write shards of tasks in order; also tells which tasks have no label."""
+        """Write shards of tasks in order; also returns which tasks have no label."""
         like = self._like
         assert like is not None
         if not len(self._labels):
@@ -300,7 +300,7 @@ class Encoder:
         return bool(pa.types.is_floating(self._kind))
 
     def _target(self, n_workers: int, n_labels: int) -> int:
-        """Rows of a shard: so many that its tables of counts are small beside it, and it fits in memory."""
+        """Rows of a shard: so many that its tables of counts are small next to it, and it fits in memory."""
         most = max(int(self._memory * _SHARE) // _ROW_BYTES, 1 << 16)
         return min(rows_of_shard(n_workers, n_labels), most)
 
@@ -360,7 +360,7 @@ def table_of(
     """The table of rows of whole tasks, names of its tasks, and of those without a label.
 
     Workers and labels are codes, `NO_LABEL` where there is none; sizes are the numbers of workers, labels and classes.
-    There is no table where no row has a label. What `rules` say of repeats is done, but for refusing them.
+    There is no table where no row has a label. What `rules` say of repeats is done, but for rejecting them.
     """
     task_codes, names = tasks.encode()
     none = names.take(np.zeros(0, np.int64))
@@ -388,12 +388,12 @@ def table_of(
 
 
 def rows_of_shard(n_workers: int, n_labels: int) -> int:
-    """Annotations of a shard: so many that the tables of counts that a pass makes for it are small beside it."""
+    """Annotations of a shard: so many that the tables of counts that a pass makes for it are small next to it."""
     return min(max(ROWS, 8 * n_workers * n_labels**2), _MOST_ROWS)
 
 
 def _cuts(tasks: Any, target: int) -> list[int]:
-    """Where a sorted column is cut into runs of whole tasks of about so many rows; the last task may go on."""
+    """Where a sorted column is cut into runs of whole tasks of about that many rows; the last task may go on."""
     import pyarrow.compute as pc
 
     changes = pc.not_equal(tasks.slice(1), tasks.slice(0, len(tasks) - 1))

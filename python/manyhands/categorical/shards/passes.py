@@ -55,7 +55,7 @@ def _spread(known: tuple[npt.NDArray[np.int64], Codes] | None, n_tasks: int) -> 
 
 
 class Factors(NamedTuple):
-    """What the last pass of a loop was told: answers follow from it."""
+    """Parameters of the last pass of a loop: answers follow from it."""
 
     model: str
     workers: Array

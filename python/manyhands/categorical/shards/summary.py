@@ -24,7 +24,7 @@ class Summary:
     per_label: Counts
     #: How many tasks have 0, 1, 2, … annotations.
     lengths: Counts
-    #: The first worker of the group of each, whose workers share tasks with one another and nobody else.
+    #: The first worker of the group of each, whose workers share tasks with one another and no other worker.
     groups: npt.NDArray[np.uint32]
     #: Further answers to the same task; pairs of labels on a task that agree, and all of them.
     n_repeats: int = 0

@@ -18,7 +18,7 @@ from manyhands.categorical.table import Annotations
 
 
 class ShardNames(Names):
-    """Names of the tasks of all shards, which are read when somebody asks for all of them."""
+    """Names of the tasks of all shards, which are read on access."""
 
     __slots__ = ("_directory", "_read")
 

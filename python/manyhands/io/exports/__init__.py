@@ -1,4 +1,4 @@
-"""Exports of labelling platforms: which format a file is, and what was answered in it.
+"""Exports of labeling platforms: which format a file is, and what was answered in it.
 
 A platform is a module with a `READER`: its name, a function that recognizes a file, and one that yields the answers of
 all files as `Answer`, what no table can hold as `Dropped`, and what can be read in several ways as `Ambiguous`.

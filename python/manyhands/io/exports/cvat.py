@@ -120,7 +120,7 @@ def _points(shape: Any) -> list[tuple[float, float]]:
 
 
 def _sides(box: Any) -> list[float]:
-    """Sides of a box; of one that is turned, around its centre, those it lies within."""
+    """Sides of a box; of one that is turned, around its center, those it lies within."""
     left, top, right, bottom = (_number(box, name) for name in ("xtl", "ytl", "xbr", "ybr"))
     centre = ((left + right) / 2, (top + bottom) / 2)
     return bounds((left, top), (right - left, bottom - top), _number(box, "rotation", 0), centre)

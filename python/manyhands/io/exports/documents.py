@@ -63,7 +63,7 @@ def lines(text: str, where: str) -> Iterator[Any]:
 
 
 def json_or_lines(text: str, where: str) -> list[Any]:
-    """Parse a list, an object, or a value a line, whichever the text is."""
+    """Parse a list, an object, or a value per line, whichever the text is."""
     start = text.lstrip()[:1]
     if start == "[":
         found = parsed(text, where)

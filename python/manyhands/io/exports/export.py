@@ -1,4 +1,4 @@
-"""What an export of a labelling platform holds: answers to its questions, whatever their kind."""
+"""What an export of a labeling platform holds: answers to its questions, whatever their kind."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from manyhands.texts.words import token_offsets
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Columns of what was said, by kind of answer; a kind with several values an answer has a row for each.
+#: Columns of the answer, by kind of answer; a kind with several values an answer has a row for each.
 SAID: Mapping[str, tuple[str, ...]] = {
     "categorical": ("label",),
     "numeric": ("value",),
@@ -112,7 +112,7 @@ class Answer:
     extra: Mapping[str, Any] | None = None
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """What was said, as rows of the columns of its kind."""
+        """The answer, as rows of the columns of its kind."""
         if self.kind == "sequences":
             document = self.document or Document()
             return [(start, end, label, document.quoted(start, end)) for start, end, label in self.said]
@@ -330,7 +330,7 @@ class Export:
     def columns(
         self, asked: str | None = None, *, predictions: bool = False, all_rows: bool = False
     ) -> dict[str, list[Any]]:
-        """Answers to a question as columns: task, worker, what was said; with `all_rows` all there is to know."""
+        """Answers to a question as columns: task, worker, the answer; with `all_rows` all there is to know."""
         question = self.question(asked)
         kind = self.questions[question]
         found = (
@@ -662,7 +662,7 @@ def _with_nothing_marked(answers: list[Answer]) -> list[Answer]:
 
 
 def _refuse_odd(answer: Answer) -> None:
-    """Refuse ids that are none, and rows without all of their columns."""
+    """Raise for ids that are none, and rows without all of their columns."""
     for what, name in (("task", answer.task), ("worker", answer.worker)):
         if isinstance(name, list | dict):
             raise FileFormatError(f"{what} {str(name)[:60]} is a {type(name).__name__}, and no id")

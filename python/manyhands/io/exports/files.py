@@ -26,7 +26,7 @@ class ExportFile:
     source
         The file.
     name
-        What tells it from the other files of the export: its stem, or the part of its path that differs.
+        What distinguishes it from the other files of the export: its stem, or the part of its path that differs.
     alone
         Whether it is the only file.
     worker_from_file
@@ -161,7 +161,7 @@ class Reader:
 
 
 def export_files(sources: Sequence[Source], *, worker_from_file: bool = False) -> list[ExportFile]:
-    """Return the files of an export, with names that tell them apart."""
+    """Return the files of an export, with names that distinguishes them."""
     names = distinct_names([source.path for source in sources])
     alone = len(sources) == 1
     return [

@@ -39,7 +39,7 @@ _MARKS = (*_INTERVALS, *_BOXES, *_POINTS, *_DRAWN)
 #: What the fields of two items that are compared differ by.
 _SIDES = (("left", "right"), ("first", "second"), ("one", "two"), ("a", "b"), ("1", "2"), ("0", "1"))
 
-#: What a region is about, beside its task: the name of an object (``to_name``) and the number of a page.
+#: What a region is about, next to its task: the name of an object (``to_name``) and the number of a page.
 _Place = tuple[str, Any]
 
 
@@ -109,7 +109,7 @@ class _Project:
                 self.tasks.append((file, number, task))
         self._addresses = dict(self._people())
         #: Questions whose answers are marks, with their kind and the name of the text that is marked, if it is one: an
-        #: annotation without any says that there is nothing.
+        #: annotation without any states that there is nothing.
         self._marked: dict[str, tuple[str, str | None]] = {}
         #: Questions about several objects of a task, and about several pages of an object.
         self._several: set[str] = set()

@@ -3,7 +3,7 @@
 Facts from Label Studio's converter: a row has the fields of the task, its ``id``, the results by the name of their
 control, ``annotator``, ``annotation_id``, ``created_at``, ``updated_at`` and ``lead_time``. A single choice or a single
 text is a string, several choices are ``{"choices": [...]}``, and all else is a list of regions without their type; in
-CSV these are JSON. Nothing says which columns are fields and which are results.
+CSV these are JSON. Nothing specifies which columns are fields and which are results.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def preannotate(
     model
         A fitted aggregator of classes, numbers or sets; its tasks are those of the export.
     path
-        The file to write: ``.json``; for Argilla also ``.jsonl``, a record a line.
+        The file to write: ``.json``; for Argilla also ``.jsonl``, a record per line.
     question
         Which question was answered, where the export has several.
     format
@@ -57,7 +57,7 @@ def preannotate(
     -----
     A task of Label Studio is written with its ``id`` and ``data`` and one prediction, whose ``score`` is the
     confidence; its annotations are left out. A record of Argilla is written with its ``id`` and fields and one
-    suggestion, nested or flat as the export is. Numbers have no score, and are rounded where everybody answered in
+    suggestion, nested or flat as the export is. Numbers have no score, and are rounded where all workers answered in
     whole numbers: stars are whole. Time and memory are linear in the size of the export.
 
     Examples

@@ -192,7 +192,7 @@ class _Group:
 
 
 def _names(groups: Sequence[Sequence[_Option]]) -> list[str]:
-    """A name for each question: its first options, as many as tell it from the others."""
+    """A name for each question: its first options, as many as distinguish it from the others."""
     if len(groups) == 1:
         return ["choice"]
     texts = [[str(name if text is None else text) for name, text in options] or ["no options"] for options in groups]

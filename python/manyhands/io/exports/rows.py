@@ -132,7 +132,7 @@ def column_of_workers(names: Sequence[str], named: Chosen) -> str | None:
 
 
 def one_row_per_worker(table: pa.Table, where: str, named: Mapping[str, Chosen]) -> pa.Table:
-    """Give every worker of a row a row of its own, where the worker column holds several in a row; else the table.
+    """Give every worker of a row per row of its own, where the worker column holds several in a row; else the table.
 
     Several workers are a list, or text with commas under a name in the plural such as ``annotators``. All columns with
     as many elements in every row are taken apart with them; other lists stay as they are.

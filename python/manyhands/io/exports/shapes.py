@@ -25,7 +25,7 @@ _MOST = 1 << 31
 
 @dataclass(frozen=True)
 class Region:
-    """A part of an image: its height and width, and a function that says which pixels are in it."""
+    """A part of an image: its height and width, and a function that specifies which pixels are in it."""
 
     size: tuple[int, int]
     draw: Callable[[], Pixels]
@@ -103,7 +103,7 @@ def unpacked(data: bytes, n: int, where: str) -> npt.NDArray[np.uint8]:
     """Values that were packed in bits, as the library rle-pack does: n of them, in runs and pieces.
 
     A head of 32 bits for their number, 5 for the bits of a value and four times 4 for those of a length; then pieces: a
-    bit that says whether one value is repeated, two for which of the four, a length, and the value or the values.
+    bit that states whether one value is repeated, two for which of the four, a length, and the value or the values.
     """
     check_memory(9 * n + 9 * len(data), "the pixels of a brush", "draw it with polygons")
     at = 0
@@ -142,7 +142,7 @@ def _pieces(take: Callable[[int], int], n: int, where: str) -> npt.NDArray[np.ui
 
 
 def _drawn(make: Callable[[], Masks], where: str) -> Pixels:
-    """The only mask of a table that may be refused; a message names the place in the export."""
+    """The only mask of a table that may be rejected; a message names the place in the export."""
     try:
         return make().mask(0).astype(np.bool_)
     except (OverflowError, TypeError, ValueError) as error:
@@ -169,7 +169,7 @@ def bounds(
 
 
 def warn_of_turned(n: int, where: str) -> None:
-    """Say how many boxes are turned, and so larger than they were drawn."""
+    """Return how many boxes are turned, and so larger than they were drawn."""
     if n:
         warn_of_data(f"{where}: {counted(n, 'box', 'boxes')} turned; each counts as the upright one around it")
 

@@ -20,7 +20,7 @@ from manyhands.io.exports.files import Contents, ExportFile, Reader
 
 NAME = "via"
 _COLUMNS = ("filename", "region_count", "region_id", "region_shape_attributes", "region_attributes")
-#: An image with what was said of it, and its regions with their attributes.
+#: An image with its answer, and its regions with their attributes.
 _Image = tuple[Mapping[str, Any], list[tuple[Mapping[str, Any], Mapping[str, Any]]]]
 
 

@@ -34,7 +34,7 @@ class _Read:
     worker: str
     #: Questions by layer, in the order of columns: a feature of a layer is a question.
     layers: dict[str, list[str]] = field(default_factory=dict)
-    #: Spans by question and by what tells them apart, in units of UTF-16.
+    #: Spans by question and by what distinguishes them, in units of UTF-16.
     spans: dict[str, dict[str, tuple[int, int, str]]] = field(default_factory=dict)
     unread: Counter[str] = field(default_factory=Counter)
     tokens: list[tuple[int, int, str]] = field(default_factory=list)

@@ -224,7 +224,7 @@ def _said(
     lost: Counter[tuple[str, str | None]],
     question: str,
 ) -> Iterator[_Said]:
-    """Yield kind, content, status, part of the question and task of what was said; count what has no table."""
+    """Yield kind, content, status, part of the question and task of the answer; count what has no table."""
     key = (task.workflow, task.key, task.label)
     value = task.value
     if key in drawing.parts and (not value or _marks(task) is not None):
