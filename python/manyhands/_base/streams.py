@@ -27,7 +27,7 @@ _ROWS = 1 << 18
 _CODED = ("task", "worker", "label")
 #: Most bytes per value of a column of codes and its dictionary.
 _CODE_BYTES = 8
-#: Rows that tell whether a column repeats itself.
+#: Rows that determine whether a column repeats itself.
 _LOOKED_AT = 1 << 16
 
 
@@ -234,7 +234,7 @@ def batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield what `read_columns` reads, a batch of rows at a time.
 
-    `watched` by whoever keeps them, for memory; `coded` columns stay codes where a Parquet file stores them so.
+    `watched` by the caller who keeps them, for memory; `coded` columns stay codes where a Parquet file stores them so.
     """
     if source.kind == "parquet":
         import pyarrow.parquet
@@ -257,7 +257,7 @@ def batches(
 
 
 def _csv_options(source: Source, columns: list[str], numbers: Iterable[str]) -> dict[str, Any]:
-    """What Arrow is told of a CSV file of which it is to read some columns."""
+    """What Arrow is passed of a CSV file of which it is to read some columns."""
     import pyarrow as pa
     import pyarrow.csv
 
@@ -281,7 +281,7 @@ def _check_text(source: Source, table: pa.Table | pa.RecordBatch, columns: list[
 
 
 def _joined(role: str, columns: list[pa.ChunkedArray], sources: list[Source]) -> tuple[pa.ChunkedArray, bool]:
-    """Join a column's parts from several files; also tells whether its text may be read as integers."""
+    """Join a column's parts from several files; also returns whether its text may be read as integers."""
     import pyarrow as pa
     import pyarrow.types as types
 

@@ -85,10 +85,10 @@ class GroupedExperts(ExpertModels):
 
 
 class ConditionalExperts(ExpertModels):
-    """One network for all experts, told apart by learnt embeddings.
+    """One network for all experts, distinguished by learned embeddings.
 
     Logits are those of the average expert plus a mixture of :data:`EMBEDDING` patterns that the network makes of the
-    case, mixed by the expert's embedding: O(trunk + patterns · classes · experts) a case, and 8 numbers an expert.
+    case, mixed by the expert's embedding: O(trunk + patterns · classes · experts) a case, and 8 numbers per expert.
     """
 
     def __init__(self, network: nn.Module, n_features: int, n_experts: int, n_classes: int) -> None:
@@ -135,7 +135,7 @@ def expert_models(
 
 
 def grouped(accuracy: Array, n_groups: int) -> npt.NDArray[np.int64]:
-    """Groups of experts by their accuracy in each class, (n_experts,): k-means from centres far from one another."""
+    """Groups of experts by their accuracy in each class, (n_experts,): k-means from centers far from one another."""
     chosen = [int(accuracy.mean(axis=1).argmax())]
     while len(chosen) < n_groups:
         away = _squares(accuracy, accuracy[chosen]).min(axis=1)

@@ -183,7 +183,7 @@ def verdict_frame(columns: Columns, kind: str, settings: Mapping[str, Any]) -> p
     """Make the frame of verdicts of a table with a row each.
 
     Columns are ``task``, ``worker``, the verdict (``label``, ``value``, or ``left``, ``right`` and ``winner``), then
-    ``criterion`` and what else is known. A verdict that failed is null, and ``failure`` says why.
+    ``criterion`` and what else is known. A verdict that failed is null, and ``failure`` explains why.
 
     Parameters
     ----------
@@ -327,7 +327,7 @@ def _compared(ids: Mapping[str, Column], winners: Mapping[Any, str] | None) -> d
 
 
 def _pairs(compared: Mapping[str, Any]) -> Any:
-    """What was judged where no column says so: the two items, in either order."""
+    """What was judged where no column reports it: the two items, in either order."""
     both = zip(compared["left"].to_pylist(), compared["right"].to_pylist(), strict=True)
     return as_column([path_name(sorted(map(str, pair))) for pair in both])
 

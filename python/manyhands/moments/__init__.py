@@ -1,7 +1,7 @@
 """Moments of the answers, and what they can tell about the workers.
 
 :func:`compute` counts how often workers give which labels alone, in pairs and in triples; these are what the moment
-methods factorise into confusion matrices. :func:`diagnose` reports beforehand whether a table determines them, and
+methods factorize into confusion matrices. :func:`diagnose` reports beforehand whether a table determines them, and
 :func:`scattering` whether the crowd's confusion matrices can be identified without specialists.
 """
 

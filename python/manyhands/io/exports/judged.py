@@ -1,4 +1,4 @@
-"""What readers of judges' logs share: verdicts of unlike values as answers, and what failed kept beside them."""
+"""What readers of judges' logs share: verdicts of unlike values as answers, and what failed kept next to them."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Facts from its types: ``results.results`` has a row per test, prompt and provider, with ``testIdx``, ``promptIdx``,
 ``provider``, ``response`` and ``gradingResult``, whose ``componentResults`` are one per assertion: ``pass``, ``score``,
 ``reason`` and the ``assertion`` with ``type``, ``value``, ``metric`` and ``provider``, the model that graded. A grader
-that failed counts as not passed, with ``graderError`` in its metadata or a reason that says so.
+that failed counts as not passed, with ``graderError`` in its metadata or a reason that reports it.
 """
 
 from __future__ import annotations
