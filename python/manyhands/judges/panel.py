@@ -32,7 +32,7 @@ from manyhands.judges.estimates import (
 )
 from manyhands.judges.part import TINY, Features, Part, times
 from manyhands.judges.planning import NextLabels, inclusion, systematic
-from manyhands.judges.verdicts import Coded, Encoded, encode, table_of
+from manyhands.judges.verdicts import Coded, Encoded, encode, split_people, table_of
 from manyhands.metrics.intervals import student_quantile
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def panel(
         ``{judge: {task: verdict}}``; :class:`~manyhands.Annotations` or :class:`~manyhands.Ratings`; or paths of files
         as :func:`manyhands.read` takes them. Verdicts are classes, grades or scores. Preferences between two systems
         have the columns ``model_a``, ``model_b`` and ``winner``. Empty verdicts and texts such as ``error`` are
-        failures of the judge.
+        failures of the judge. Verdicts of people in the same log (``annotator_kind`` is ``human``) are human labels.
     gold : mapping, pair, frame or path, optional
         Human labels of a random sample of the items: ``task`` and ``label``, and ``system`` if the log has several. One
         label per item, or several with a column ``annotator``. A column ``probability`` has the sampling probability of
@@ -155,7 +155,8 @@ def panel(
     if scale is not None and not (len(scale) == 2 and scale[0] < scale[1]):
         raise ValueError(f"scale must be a pair of increasing numbers, not {scale!r}")
     log = table_of(verdicts, column_names, "the log", layout=layout)
-    human = None if gold is None else table_of(gold, column_names, "gold", gold=True)
+    log, people = split_people(log)
+    human = people if gold is None else table_of(gold, column_names, "gold", gold=True)
     parts = encode(log, human, kind=kind, positive=positive, values=values, scale=scale)
     pieces = {name: Part(one, dict(families or {}), int(seed)) for name, one in parts.items()}
     outcome = Panel(pieces, log.source)

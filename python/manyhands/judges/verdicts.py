@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,12 @@ from manyhands._base.frames import WEAK, WELL_KNOWN, known_among, names_of, norm
 from manyhands._base.table import Records
 from manyhands.categorical.table import Annotations
 from manyhands.errors import MissingColumnError
+from manyhands.io.exports.export import Export
 from manyhands.io.read import open_log
 from manyhands.numeric.table import Ratings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Ints = npt.NDArray[np.int64]
 
@@ -28,20 +32,25 @@ ROLES: dict[str, tuple[str, ...]] = {
     "task": (*WELL_KNOWN["task"], "sample", "sample_id", "prompt_id", "id"),
     "judge": (*WELL_KNOWN["worker"], "grader", "scorer"),
     "verdict": ("verdict", "label", "choice", "preference", "winner", "grade", "vote", "score", "rating", "value"),
-    "system": ("system", "system_id", "version", "variant", "candidate", "generator"),
-    "criterion": ("criterion", "criteria", "metric", "dimension", "aspect"),
-    "position": ("position", "slot", "order_shown"),
-    "length": ("length", "n_tokens", "n_words", "n_chars", "response_length"),
-    "family": ("family", "judge_family"),
+    "system": ("system", "system_id", "version", "system_version", "variant", "candidate", "generator"),
+    "criterion": ("criterion", "criteria", "metric", "dimension", "aspect", "rubric"),
+    "position": ("position", "slot", "order"),
+    "length": ("length", "output_length", "response_length", "n_tokens", "n_words", "n_characters", "n_chars"),
+    "family": ("family", "judge_family", "provider"),
     "system_family": ("system_family", "model_family"),
     "cluster": ("cluster", "conversation", "conversation_id", "session", "session_id", "thread"),
     "stratum": ("stratum", "strata"),
-    "time": ("time", "timestamp", "created_at", "submitted_at", "date"),
+    "time": ("time", "timestamp", "when", "created_at", "submitted_at", "date"),
+    "annotator_kind": ("annotator_kind", "source_type"),
     "left": ("model_a", "left", "item_a"),
     "right": ("model_b", "right", "item_b"),
 }
 #: Weaker names, taken where no other column has the role.
-_WEAKER = {"judge": ("model", *WEAK["worker"]), "verdict": ("answer", "response", "class")}
+_WEAKER = {
+    "judge": ("model", *WEAK["worker"]),
+    "verdict": ("answer", "response", "class"),
+    "system": ("model", "model_id"),
+}
 #: Columns of gold in addition.
 _GOLD_ROLES = {"probability": ("probability", "sampling_probability", "inclusion_probability"), "group": ("group",)}
 #: Texts of verdicts that are failures: no verdict was found.
@@ -205,9 +214,9 @@ def _from_files(data: Any, columns_by_role: Mapping[str, str | None], what: str,
     worker = columns_by_role.get("judge")
     log = open_log(data, layout=layout, **({"worker": worker} if worker is not None else {}))
     where = listed([str(one.path) for one in log.sources])
-    if layout == "wide":
-        return replace(table_of(log.read(), columns_by_role, what), source=where)
-    document: Any = log.document
+    document: Any = None if layout == "wide" else log.document
+    if layout == "wide" or isinstance(document, Export):
+        return _from_frame(_by_item(log.verdicts()), {}, where, gold)
     if document is None:
         import pyarrow as pa
 
@@ -217,9 +226,17 @@ def _from_files(data: Any, columns_by_role: Mapping[str, str | None], what: str,
         columns = parts[0] if len(parts) == 1 else pa.concat_tables(parts, promote_options="permissive")
         table = _from_frame(columns, columns_by_role, where, gold)
         return replace(table, columns={role: one.as_integers() for role, one in table.columns.items()})
-    if hasattr(document, "column_names"):
-        return _from_frame(document, columns_by_role, where, gold)
-    return replace(table_of(log.read(), columns_by_role, what), source=where)
+    return _from_frame(document, columns_by_role, where, gold)
+
+
+def _by_item(frame: pa.Table) -> pa.Table:
+    """Name outputs of several systems by what they answer, so that systems can be compared on the same items."""
+    names = frame.column_names
+    if "item" not in names or "system" not in names or frame.column("item").null_count:
+        return frame.drop_columns([name for name in ("item",) if name in names])
+    return frame.drop_columns(["task"]).rename_columns(
+        ["task" if name == "item" else name for name in names if name != "task"]
+    )
 
 
 def _from_frame(data: Any, columns_by_role: Mapping[str, str | None], what: str, gold: bool) -> Table:
@@ -385,6 +402,23 @@ def as_number(value: Any) -> float | None:
     return None
 
 
+def split_people(log: Table) -> tuple[Table, Table | None]:
+    """Verdicts of judges, and those of people where the log tells them apart."""
+    column = log.columns.get("annotator_kind")
+    if column is None:
+        return log, None
+    human = np.array(column.each(lambda one: str(one).strip().lower() == "human"), np.bool_)[column.codes]
+    if not human.any():
+        return log, None
+    if human.all():
+        raise ValueError(f"{log.source} has verdicts of people only")
+    parts = [
+        {role: one.take(np.flatnonzero(rows)) for role, one in log.columns.items() if role != "annotator_kind"}
+        for rows in (~human, human)
+    ]
+    return Table(parts[0], log.source), Table(parts[1], f"people in {log.source}")
+
+
 def encode(
     verdicts: Table,
     gold: Table | None,
@@ -403,17 +437,20 @@ def encode(
         if None in column.names:
             row = int(np.flatnonzero(column.codes == column.names.index(None))[0])
             raise ValueError(f"{verdicts.source}: row {row + 1:,} has no {role}")
-    criteria = columns.get("criterion")
+    criteria = columns["criterion"].compact() if "criterion" in columns else None
     names = [None] if criteria is None else criteria.names
     of_gold = {} if gold is None else _orient(gold.columns, gold.source)
     by_text = {str(name): place for place, name in enumerate(names)}
     places = None
     if gold is not None and criteria is not None:
         if "criterion" in of_gold:
-            unknown = sorted({str(one) for one in of_gold["criterion"].names} - set(by_text))
+            codes = [by_text.get(str(one), -1) for one in of_gold["criterion"].names]
+            places = np.array(codes, np.int64)[of_gold["criterion"].codes]
+            unknown = of_gold["criterion"].take(np.flatnonzero(places < 0)).compact().names
+            if len(places) and (places < 0).all():
+                raise ValueError(f"gold has no criterion of the log, only {listed(unknown)}")
             if unknown:
-                raise ValueError(f"gold has criteria that are not in the log: {listed(unknown)}")
-            places = np.array(of_gold["criterion"].each(lambda one: by_text[str(one)]))[of_gold["criterion"].codes]
+                warn_of_data(f"gold has criteria without verdicts of a judge: {listed(unknown)}")
         elif len(names) > 1:
             raise ValueError(
                 f"the log has {counted(len(names), 'criterion', 'criteria')}; gold needs a column criterion"

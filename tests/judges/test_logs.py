@@ -1,0 +1,62 @@
+"""Panels of the logs that evaluation tools write."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import manyhands as mh
+
+LOGS = Path(__file__).parents[1] / "data" / "judge_logs"
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("files", "criteria", "systems", "judges"),
+    [
+        (["inspect_system-1.eval", "inspect_system-2.eval"], 1, 2, 4),
+        (["inspect_panel.eval"], 1, 1, 3),
+        (["deepeval_judge-a.json", "deepeval_judge-b.json"], 2, 1, 2),
+        (["promptfoo.json"], 2, 2, 3),
+        (["fastchat_pair.jsonl"], 1, 2, 2),
+        (["fastchat_single.jsonl"], 1, 2, 2),
+        (["alpaca_eval.json"], 1, 2, 2),
+        (["lm_eval"], 2, 2, 4),
+        (["mlflow.jsonl"], 1, 1, 2),
+        (["langfuse_v2.json"], 1, 1, 1),
+    ],
+)
+def test_every_log_makes_a_panel(files: list[str], criteria: int, systems: int, judges: int) -> None:
+    panel = mh.judges.panel([LOGS / name for name in files])
+    assert (len(panel.criteria), len(panel.systems), len(panel.judges)) == (criteria, systems, judges)
+    json.dumps(panel.to_dict(), allow_nan=False)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_people_in_a_log_are_human_labels() -> None:
+    panel = mh.judges.panel(LOGS / "mlflow.jsonl")
+    assert panel.n_gold == 4
+    assert panel.score.n_gold == 4
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_outputs_of_two_systems_for_one_input_are_compared() -> None:
+    log = [LOGS / f"inspect_system-{place}.eval" for place in (1, 2)]
+    gold = {"task": [f"q{q}" for q in range(6)] * 2, "system": [], "label": []}
+    for place in (1, 2):
+        gold["system"] += [f"mockllm/system-{place}"] * 6
+        gold["label"] += ["C", "I", "C", "C", "I", "C" if place == 1 else "I"]
+    found = mh.judges.panel(log, gold=gold).difference("mockllm/system-1", "mockllm/system-2")
+    assert found.paired
+    assert found.n_gold == 6
+    assert found.low < 1 / 6 < found.high
+
+
+def test_a_log_that_was_cut_off_is_named(tmp_path: Path) -> None:
+    part = tmp_path / "cut.eval"
+    whole = (LOGS / "inspect_panel.eval").read_bytes()
+    part.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=r"cut\.eval"):
+        mh.judges.panel(part)
