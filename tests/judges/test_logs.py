@@ -48,10 +48,10 @@ def test_outputs_of_two_systems_for_one_input_are_compared() -> None:
     for place in (1, 2):
         gold["system"] += [f"mockllm/system-{place}"] * 6
         gold["label"] += ["C", "I", "C", "C", "I", "C" if place == 1 else "I"]
-    found = mh.judges.panel(log, gold=gold).difference("mockllm/system-1", "mockllm/system-2")
-    assert found.paired
-    assert found.n_gold == 6
-    assert found.low < 1 / 6 < found.high
+    difference = mh.judges.panel(log, gold=gold).difference("mockllm/system-1", "mockllm/system-2")
+    assert difference.paired
+    assert difference.n_gold == 6
+    assert difference.low < 1 / 6 < difference.high
 
 
 def test_a_log_that_was_cut_off_is_named(tmp_path: Path) -> None:

@@ -403,7 +403,7 @@ def as_number(value: Any) -> float | None:
 
 
 def split_people(log: Table) -> tuple[Table, Table | None]:
-    """Verdicts of judges, and those of people where the log tells them apart."""
+    """Verdicts of judges, and those of people where the log marks them."""
     column = log.columns.get("annotator_kind")
     if column is None:
         return log, None
@@ -768,7 +768,7 @@ def _gold_rows(
         )
     rows = np.flatnonzero(reply & there)
     item = item[rows]
-    value, label = scheme.encode_gold(gold["verdict"].take(rows))
+    value, label = scheme.encode_gold(gold["verdict"].take(rows).compact())
     annotator = [str(one) for one in gold["judge"].take(rows).values()] if "judge" in gold else []
     if not annotator and len(np.unique(item)) < len(item):
         code = int(codes[np.flatnonzero(np.bincount(item) > 1)[0]])
