@@ -25,7 +25,7 @@ LOGS = Path(__file__).parents[1] / "data" / "judge_logs"
         (["alpaca_eval.json"], 1, 2, 2),
         (["lm_eval"], 2, 2, 4),
         (["mlflow.jsonl"], 1, 1, 2),
-        (["langfuse_v2.json"], 1, 1, 1),
+        (["langfuse_v2.json"], 1, 1, 2),
     ],
 )
 def test_every_log_makes_a_panel(files: list[str], criteria: int, systems: int, judges: int) -> None:

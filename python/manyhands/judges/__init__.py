@@ -8,5 +8,16 @@ from manyhands.judges.estimates import Difference, Score
 from manyhands.judges.panel import Panel, panel
 from manyhands.judges.planning import NextLabels
 from manyhands.judges.replacement import Replacement, replacement_test
+from manyhands.judges.soft import SoftMeasures, soft_measures
 
-__all__ = ["Difference", "NextLabels", "Panel", "Replacement", "Score", "panel", "replacement_test"]
+__all__ = [
+    "Difference",
+    "NextLabels",
+    "Panel",
+    "Replacement",
+    "Score",
+    "SoftMeasures",
+    "panel",
+    "replacement_test",
+    "soft_measures",
+]
