@@ -43,5 +43,5 @@ def test_a_perfect_prediction() -> None:
     [([[0.5, 0.5]], [[1, 2, 3]]), ([0.5, 0.5], [1, 2]), ([[0.0, 0.0]], [[1, 2]]), ([[0.5, 0.5]], [[-1, 2]])],
 )
 def test_bad_shapes_and_numbers(predicted: list, people: list) -> None:
-    with pytest.raises(ValueError, match="people|predicted"):
+    with pytest.raises(ValueError, match=r"people|predicted"):
         soft_measures(predicted, people)
