@@ -384,6 +384,18 @@ def test_the_command_survives_kill_9_and_exports_what_was_decided(folder, capfd)
     assert sorted(back.tasks.tolist()) == list(range(1, 10)) or sorted(back.tasks.tolist()) == sorted(tasks)
 
 
+def test_the_design_of_a_journal_is_kept_by_later_commands(folder, model, capsys):
+    with Desk(
+        mh.aggregate(mh.read("log.parquet")), folder / "log.desk", choose="stratified", audit=0.5, seed=3
+    ) as desk:
+        task = desk.next("w1")["task"]
+        desk.adjudicate(task, "cat", client="w1")
+    assert main(["desk", "log.parquet", "--export", "gold.csv", "-q"]) == 0
+    assert pyarrow.csv.read_csv("gold.csv").to_pylist() == [{"task": task, "label": "cat"}]
+    assert main(["desk", "log.parquet", "--export", "gold.csv", "--next", "audit"]) == 2
+    assert "stratified" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

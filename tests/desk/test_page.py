@@ -47,7 +47,7 @@ def browser(request: pytest.FixtureRequest):
 
 @pytest.fixture(scope="module")
 def model():
-    crowd = mh.simulate(60, 8, 3, labels_per_task=3, ids="str", seed=2).log
+    crowd = mh.simulate(30, 8, 3, labels_per_task=3, ids="str", seed=2).log
     frame = crowd.to_frame().to_pydict()
     words = dict(zip(sorted(set(frame["label"])), ["cat", "dog", EVIL], strict=True))
     frame["label"] = [words[one] for one in frame["label"]]
@@ -134,7 +134,7 @@ def test_keys_answer_skip_take_back_and_note(page, desk, model):
     assert desk.decisions()[desk.question.row(task)]["by"] == "ann"
     assert page.find_element("id", "last").is_displayed()
     assert all(worker in text(page, "reveal") for worker in votes)
-    assert "1 of 60" in text(page, "figures")
+    assert "1 of 30" in text(page, "figures")
     assert answer(page, "u") == first
     assert not desk.decisions()
     assert answer(page, "s") == second
@@ -152,11 +152,11 @@ def test_keys_answer_skip_take_back_and_note(page, desk, model):
 
 
 def test_all_tasks_can_be_decided_and_the_estimate_appears(page, desk):
-    for _ in range(60):
+    for _ in range(30):
         answer(page, "1")
     assert "No task is left" in text(page, "asked")
     assert "95 % interval" in text(page, "figures")
-    assert len(desk.decisions()) == 60
+    assert len(desk.decisions()) == 30
     assert "100.0 %" in text(page, "figures")
 
 

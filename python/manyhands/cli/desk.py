@@ -45,7 +45,6 @@ def add(commands: Commands) -> None:
         "--next",
         dest="choose",
         choices=_CHOICES,
-        default="information",
         metavar="HOW",
         help="next task: information (doubtful ones and a random quarter, the default), audit (random), stratified",
     )
@@ -56,9 +55,9 @@ def add(commands: Commands) -> None:
         "--journal", metavar="DIR", help="folder of decisions (default: LOG with the ending .desk)"
     )
     share = desk.add_argument(
-        "--audit", type=_share, default=0.25, metavar="X", help="share of random tasks for information (default: 0.25)"
+        "--audit", type=_share, metavar="X", help="share of random tasks for information (default: 0.25)"
     )
-    seed = desk.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of the random tasks")
+    seed = desk.add_argument("--seed", type=natural, metavar="N", help="seed of the random tasks (default: 0)")
     within = desk.add_argument(
         "--within", type=amount, metavar="X", help="numbers: the largest distance from the decision that is right"
     )
@@ -98,8 +97,8 @@ def run(args: Namespace) -> None:
     with Stages(args) as stages:
         votes, model, _ = read_and_fit(args, stages)
         with stages.stage("opening"):
-            settings = {"choose": args.choose, "audit": args.audit, "seed": args.seed, "within": args.within}
-            desk = Desk(model, folder, votes=votes, read_only=args.export is not None, **settings)
+            reading = args.export is not None
+            desk = Desk(model, folder, votes=votes, read_only=reading, within=args.within, **_design(args, folder))
     with desk:
         if args.export is not None:
             n = export(desk, args.export, args.part, _source(args), args.question)
@@ -135,6 +134,19 @@ def _announce(address: str, browser: bool) -> None:
 def _counts(desk: Any) -> str:
     progress = desk.progress()
     return f"{desk.folder} ({progress['n_decided']:,} of {number(progress['n_tasks'], 'task')} decided)"
+
+
+def _design(args: Namespace, folder: Path) -> dict[str, Any]:
+    """How tasks are sampled: as the arguments ask, else as the journal began."""
+    from manyhands.desk import Journal
+
+    header = Journal(folder, {}, read_only=True).header
+    options = {name: getattr(args, name) for name in ("choose", "audit", "seed")}
+    return {
+        name: header.get(name) if value is None else value
+        for name, value in options.items()
+        if value is not None or name in header
+    }
 
 
 def _folder(args: Namespace) -> Path:
