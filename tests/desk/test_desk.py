@@ -174,6 +174,25 @@ def test_undo_goes_back_step_by_step_and_skips_come_at_the_end(model, truth, tmp
         assert desk.progress()["n_decided"] == N - 1
 
 
+def test_without_a_name_a_window_cannot_take_back_what_another_window_decided(model, truth, tmp_path):
+    with Desk(model, tmp_path) as desk:
+        task = desk.next("w1")["task"]
+        desk.adjudicate(task, truth[task], client="w1")
+        with pytest.raises(ConflictError, match="nothing"):
+            desk.undo(client="w2")
+        desk.adjudicate(other := desk.next("w1")["task"], truth[other], by="ann", client="w1")
+        assert desk.undo(by="ann", client="w3")["task"] == other  # the same person in a new window
+
+
+def test_one_of_thousands_of_waiting_tasks_is_left():
+    queue = Queue(np.linspace(0.3, 1, 5000), "audit")
+    picks = [queue.next(f"w{place}") for place in range(4000)]
+    queue.restore(queue.step, queue.drawn, queue.passed)
+    for pick in picks[:-1]:
+        queue.close(pick.row)
+    assert queue.next("new").row == picks[-1].row
+
+
 def test_a_skip_that_was_decided_since_cannot_be_taken_back(model, truth, tmp_path):
     with Desk(model, tmp_path) as desk:
         task = desk.next("w1")["task"]

@@ -190,7 +190,7 @@ class Desk:
         """Take back the latest decision or skip of a window, else of a person; returns its task, reserved again."""
         with self._mutex:
             last = next((one for one in reversed(self._stack) if client and one["client"] == client), None)
-            last = last or next((one for one in reversed(self._stack) if one["by"] == by), None)
+            last = last or next((one for one in reversed(self._stack) if by and one["by"] == by), None)
             if last is None:
                 raise ConflictError("there is nothing to undo")
             row = self.question.row(last["task"])

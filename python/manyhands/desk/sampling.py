@@ -173,13 +173,9 @@ class Queue:
         return self._held[client].why if client in self._held else "chosen"
 
     def _from_waiting(self) -> Pick | None:
-        for place, pick in enumerate(self._waiting):
-            if pick.row not in self._leases:
-                del self._waiting[place]
-                if not self._is_done(pick.row):
-                    return pick
-                return self._from_waiting()
-        return None
+        self._waiting = [pick for pick in self._waiting if not self._is_done(pick.row)]
+        place = next((place for place, pick in enumerate(self._waiting) if pick.row not in self._leases), None)
+        return None if place is None else self._waiting.pop(place)
 
     def _drawn(self) -> Pick | None:
         """Make a step, and draw from the sample where it is due."""
