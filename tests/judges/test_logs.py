@@ -42,6 +42,33 @@ def test_people_in_a_log_are_human_labels() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_the_truth_in_a_log_precedes_the_verdicts_of_people() -> None:
+    panel = mh.judges.panel(LOGS / "mlflow.jsonl")
+    # Two of the four expectations are true, and the person found all four outputs correct.
+    assert panel.score.estimate < 0.9
+    assert panel.score.n_gold == 4
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_scores_are_chosen_by_their_kind() -> None:
+    runs = [LOGS / "deepeval_judge-a.json", LOGS / "deepeval_judge-b.json"]
+    shares, numbers = (mh.judges.panel(runs, kind=kind) for kind in ("classes", "numbers"))
+    assert shares.criteria == numbers.criteria == ["Answer Relevancy", "Faithfulness"]
+    for panel in (shares, numbers):
+        (failed,) = (row for row in panel.failures().to_pylist() if row["where"] == "everywhere" and row["n_failed"])
+        assert (failed["criterion"], failed["judge"], failed["n_failed"]) == ("Faithfulness", "judge-b", 1)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_columns_of_an_export_cannot_be_chosen() -> None:
+    with pytest.raises(ValueError, match="system="):
+        mh.judges.panel(LOGS / "mlflow.jsonl", system="model")
+    with pytest.raises(ValueError, match="positive="):
+        mh.judges.panel(LOGS / "otel.jsonl")
+    assert mh.judges.panel(LOGS / "otel.jsonl", positive="relevant").judges == ["judge-a", "judge-b"]
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_outputs_of_two_systems_for_one_input_are_compared() -> None:
     log = [LOGS / f"inspect_system-{place}.eval" for place in (1, 2)]
     gold = {"task": [f"q{q}" for q in range(6)] * 2, "system": [], "label": []}

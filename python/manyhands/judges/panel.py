@@ -79,7 +79,8 @@ def panel(
         ``{judge: {task: verdict}}``; :class:`~manyhands.Annotations` or :class:`~manyhands.Ratings`; or paths of files
         as :func:`manyhands.read` takes them. Verdicts are classes, grades or scores. Preferences between two systems
         have the columns ``model_a``, ``model_b`` and ``winner``. Empty verdicts and texts such as ``error`` are
-        failures of the judge. Verdicts of people in the same log (``annotator_kind`` is ``human``) are human labels.
+        failures of the judge. The truth that a log of a tool contains, or else the verdicts of people in it
+        (``annotator_kind`` is ``human``), are human labels unless `gold` is passed.
     gold : mapping, pair, frame or path, optional
         Human labels of a random sample of the items: ``task`` and ``label``, and ``system`` if the log has several. One
         label per item, or several with a column ``annotator``. A column ``probability`` has the sampling probability of
@@ -154,7 +155,7 @@ def panel(
         raise ValueError(f"kind must be 'classes' or 'numbers', not {kind!r}")
     if scale is not None and not (len(scale) == 2 and scale[0] < scale[1]):
         raise ValueError(f"scale must be a pair of increasing numbers, not {scale!r}")
-    log = table_of(verdicts, column_names, "the log", layout=layout)
+    log = table_of(verdicts, column_names, "the log", layout=layout, kind=kind)
     log, people = split_people(log)
     human = people if gold is None else table_of(gold, column_names, "gold", gold=True)
     parts = encode(log, human, kind=kind, positive=positive, values=values, scale=scale)

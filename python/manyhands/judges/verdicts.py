@@ -53,6 +53,8 @@ _WEAKER = {
 }
 #: Columns of gold in addition.
 _GOLD_ROLES = {"probability": ("probability", "sampling_probability", "inclusion_probability"), "group": ("group",)}
+#: What readers call the kinds of verdicts.
+_KINDS = {"classes": "categorical", "numbers": "numeric"}
 #: Texts of verdicts that are failures: no verdict was found.
 FAILED = frozenset(
     ("", "none", "null", "nan", "n/a", "na", "error", "failed", "failure", "unparseable", "parse_error", "invalid",
@@ -163,6 +165,8 @@ class Table:
 
     columns: dict[str, Coded]
     source: str
+    #: The truth that a log of verdicts contains.
+    truth: Table | None = None
 
     @classmethod
     def of(cls, columns: Mapping[str, Any], source: str) -> Table:
@@ -174,11 +178,17 @@ class Table:
 
 
 def table_of(
-    data: Any, columns_by_role: Mapping[str, str | None], what: str, *, gold: bool = False, layout: str = "long"
+    data: Any,
+    columns_by_role: Mapping[str, str | None],
+    what: str,
+    *,
+    gold: bool = False,
+    layout: str = "long",
+    kind: str | None = None,
 ) -> Table:
     """Return the columns of verdicts or gold in whatever form they come."""
     if isinstance(data, str | os.PathLike) or (_is_paths(data)):
-        return _from_files(data, columns_by_role, what, gold, layout)
+        return _from_files(data, columns_by_role, gold, layout, kind)
     if isinstance(data, Annotations | Ratings):
         frame = data.to_frame()
         role = "label" if isinstance(data, Annotations) else "value"
@@ -209,14 +219,23 @@ def _is_paths(data: Any) -> bool:
     return isinstance(data, list | tuple) and bool(data) and all(isinstance(one, str | os.PathLike) for one in data)
 
 
-def _from_files(data: Any, columns_by_role: Mapping[str, str | None], what: str, gold: bool, layout: str) -> Table:
+def _from_files(
+    data: Any, columns_by_role: Mapping[str, str | None], gold: bool, layout: str, kind: str | None
+) -> Table:
     """Read plain tables with all their columns, and exports as their readers do."""
     worker = columns_by_role.get("judge")
-    log = open_log(data, layout=layout, **({"worker": worker} if worker is not None else {}))
+    chosen = {"worker": worker} if worker is not None else {}
+    log = open_log(data, layout=layout, kind=_KINDS.get(kind or "") if layout == "long" else None, **chosen)
     where = listed([str(one.path) for one in log.sources])
     document: Any = None if layout == "wide" else log.document
     if layout == "wide" or isinstance(document, Export):
-        return _from_frame(_by_item(log.verdicts()), {}, where, gold)
+        named = next((role for role, name in columns_by_role.items() if name is not None and role != "judge"), None)
+        if named is not None and not gold and document is not None:
+            raise ValueError(f"{named}= names a column, and {where} is an export, which has no columns to choose")
+        table, truth = _from_frame(_by_item(log.verdicts()), {}, where, gold), log.gold()
+        if truth is None or gold:
+            return table
+        return replace(table, truth=_from_frame(truth, {}, f"the truth in {where}", True))
     if document is None:
         import pyarrow as pa
 
@@ -403,20 +422,20 @@ def as_number(value: Any) -> float | None:
 
 
 def split_people(log: Table) -> tuple[Table, Table | None]:
-    """Verdicts of judges, and those of people where the log marks them."""
+    """Split a log into verdicts of judges and human labels: the truth that it contains, or verdicts of people."""
     column = log.columns.get("annotator_kind")
     if column is None:
-        return log, None
+        return log, log.truth
     human = np.array(column.each(lambda one: str(one).strip().lower() == "human"), np.bool_)[column.codes]
     if not human.any():
-        return log, None
+        return log, log.truth
     if human.all():
         raise ValueError(f"{log.source} has verdicts of people only")
     parts = [
         {role: one.take(np.flatnonzero(rows)) for role, one in log.columns.items() if role != "annotator_kind"}
         for rows in (~human, human)
     ]
-    return Table(parts[0], log.source), Table(parts[1], f"people in {log.source}")
+    return Table(parts[0], log.source), log.truth or Table(parts[1], f"people in {log.source}")
 
 
 def encode(
