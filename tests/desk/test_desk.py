@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import shutil
+import tempfile
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 import manyhands as mh
 from manyhands.desk import AnswerError, ConflictError, Desk, Journal
@@ -296,6 +302,88 @@ def test_unknown_settings_are_named(model, tmp_path, settings):
     with pytest.raises(ValueError, match=next(iter(settings))):
         Desk(model, tmp_path, **settings)
     assert not (tmp_path / "journal.jsonl").exists()
+
+
+class Windows(RuleBasedStateMachine):
+    """Windows that work, leave, come back and crash, against a dictionary of decisions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.model = mh.MajorityVote().fit(mh.simulate(12, 4, 2, labels_per_task=3, seed=1).log)
+        self.seconds = 0.0
+        self.desk = self.start()
+        self.decisions: dict[int, int] = {}
+        self.screens: dict[str, int] = {}
+
+    def start(self) -> Desk:
+        return Desk(self.model, self.folder, audit=0.5, clock=lambda: self.seconds)
+
+    windows = st.sampled_from(["w1", "w2", "w3"])
+
+    @rule(window=windows)
+    def ask(self, window: str) -> None:
+        task = self.desk.next(window)
+        if task is None:
+            assert self.screens.pop(window, None) is None
+            assert set(range(12)) <= {*self.decisions, *self.screens.values()}
+        else:
+            assert task["task"] not in self.decisions
+            assert all(other == window or at != task["task"] for other, at in self.screens.items())
+            self.screens[window] = task["task"]
+
+    @rule(window=windows, answer=st.integers(0, 1))
+    def decide(self, window: str, answer: int) -> None:
+        task = self.screens.pop(window, None)
+        if task is not None:
+            self.desk.adjudicate(task, answer, by=window, client=window)
+            self.decisions[task] = answer
+
+    @rule(window=windows)
+    def skip(self, window: str) -> None:
+        task = self.screens.pop(window, None)
+        if task is not None:
+            self.desk.skip(task, by=window, client=window)
+
+    @rule(window=windows)
+    def undo(self, window: str) -> None:
+        try:
+            task = self.desk.undo(by=window, client=window)["task"]
+        except ConflictError:
+            return
+        self.decisions.pop(task, None)
+        self.screens = {other: at for other, at in self.screens.items() if at != task} | {window: task}
+
+    @rule(window=windows)
+    def leave(self, window: str) -> None:
+        self.desk.release(window)
+        self.screens.pop(window, None)
+
+    @rule()
+    def crash(self) -> None:
+        self.desk.close()
+        self.desk = self.start()
+        self.screens.clear()
+
+    @rule()
+    def wait(self) -> None:
+        self.seconds += LEASE + 1
+        self.screens.clear()
+
+    @invariant()
+    def keeps_what_was_decided(self) -> None:
+        assert {one["task"]: one["answer"] for one in self.desk.decisions().values()} == self.decisions
+        estimate = self.desk.accuracy()
+        assert 0 <= estimate.before_low <= estimate.before_high <= 1
+        assert estimate.after_low >= estimate.before_low - 1e-12
+
+    def teardown(self) -> None:
+        self.desk.close()
+        shutil.rmtree(self.folder)
+
+
+Windows.TestCase.settings = settings(max_examples=12, stateful_step_count=30)
+TestWindows = Windows.TestCase
 
 
 # ----------------------------------------------------------------------------------------------------- accuracy

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 import warnings
+import zlib
 from typing import Any
 
 import numpy as np
@@ -284,6 +286,41 @@ def test_masks_are_drawn_where_they_are(browser, tmp_path):
         )
         assert size == [6, 4]
         assert (np.array(pixels).reshape(4, 6, 4)[..., 3] > 0).tolist() == rows.tolist()
+        browser.get("about:blank")
+
+
+def png(width: int, height: int) -> bytes:
+    """A gray image."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    rows = zlib.compress((b"\0" + b"\x80" * width) * height)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+def test_images_and_links_are_shown(browser, tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "a b#1.png").write_bytes(png(30, 20))
+    log = mh.Annotations.from_arrays(["a", "a", "b", "b"], [*"uvuv"], ["x", "y", "x", "y"])
+    log = log.showing({"a": "a b#1.png", "b": "https://example.org/?q=<b>"})
+    with Desk(mh.aggregate(log), tmp_path / "d") as desk, serving(desk, images=tmp_path / "photos") as client:
+        browser.get_log("browser"), browser.get_log("performance")
+        headings = {open_page(browser, client.address)}
+        for _ in range(2):
+            task = text(browser, "asked").removeprefix("Task ")
+            if task == "a":
+                size = "const i = document.querySelector('#item img'); return i && i.complete ? i.naturalWidth : 0"
+                assert wait(browser, lambda code=size: browser.execute_script(code)) == 30
+                assert browser.find_element("css selector", "#item img").get_attribute("alt") == "Image of task a"
+            else:
+                link = browser.find_element("css selector", "#item a")
+                assert link.text == "https://example.org/?q=<b>"
+                assert link.get_attribute("rel") == "noreferrer noopener"
+            headings.add(answer(browser, "1"))
+        assert {"Task a", "Task b"} <= headings
+        assert_quiet(browser)
         browser.get("about:blank")
 
 
