@@ -302,18 +302,23 @@ def equal_vote(rows: Rows, accuracy: float, k: int) -> np.ndarray:
     return np.ones((len(votes), 1)) if k == 1 else softmax(votes * np.log(accuracy * (k - 1) / (1 - accuracy)), axis=1)
 
 
+def settled_discount(rows: Rows, member, alpha, panel: bool | None) -> tuple[float, bool]:
+    """The discount of confidences, and whether workers are a panel, by a model whose crowd prior is `alpha`."""
+    counts = em.counts_of(rows, member.posterior) + alpha
+    estimate, error = error_correlation(rows, member.posterior, counts, member.prior)
+    m = len(member.confusion)
+    if panel is None:
+        panel = 2 <= m <= 30 and len(rows.tasks) / (m * rows.n_tasks) >= 0.5 and estimate + 2 * error >= 0.1
+    return (1.0 if panel else discount(estimate, error)), panel
+
+
 def consensus(members: list, gold, rows: Rows, correlation: float | None, alpha, panel: bool | None) -> Answer:
     """The average of the models' answers, corrected by known classes; `alpha` is the crowd prior of the first."""
     average = [np.mean([getattr(member, part) for member in members], axis=0) for part in PARTS]
     weight, accuracy = vote_weight(rows, average[1], average[2])
     average[0] = weight * equal_vote(rows, accuracy, len(average[2])) + (1 - weight) * average[0]
     if correlation is None:
-        counts = em.counts_of(rows, members[0].posterior) + alpha
-        estimate, error = error_correlation(rows, members[0].posterior, counts, members[0].prior)
-        m = len(average[1])
-        if panel is None:
-            panel = 2 <= m <= 30 and len(rows.tasks) / (m * rows.n_tasks) >= 0.5 and estimate + 2 * error >= 0.1
-        correlation = 1.0 if panel else discount(estimate, error)
+        correlation = settled_discount(rows, members[0], alpha, panel)[0]
     votes = effective_votes(rows, information(average[1]))
     average[0] = calibrated(average[0], votes, correlation, 0.01)
     if len(np.unique(gold[gold >= 0])) > 1:

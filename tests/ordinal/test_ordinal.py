@@ -81,7 +81,7 @@ def test_an_order_that_nobody_can_know_is_refused() -> None:
 def test_the_default_follows_the_order() -> None:
     votes = mh.Annotations.from_dense([[1, 1, 2], [3, 2, 3], [3, 3, 3]], ordered=True)
     assert isinstance(mh.aggregate(votes), mh.ordinal.OrdinalConsensus)
-    assert mh.aggregate(votes, gold={0: 3}).labels_[0] == 3
+    assert mh.aggregate(votes, gold={0: 3, 1: 2}).labels_[:2].tolist() == [3, 2]
     assert isinstance(mh.aggregate(mh.Annotations.from_dense([[1, 1, 2]])), mh.Consensus)
 
 
@@ -270,3 +270,59 @@ def test_the_default_is_best_on_average_on_real_logs() -> None:
     assert max(kappa, key=kappa.__getitem__) == "default", kappa
     assert error["default"] < 0.37, error
     assert kappa["default"] > 0.71, kappa
+
+
+# ------------------------------------------------------------------------------------------------ panels and gold
+
+
+def misled_panel(seed: int) -> tuple[mh.Annotations, np.ndarray]:
+    """Six judges grade all tasks; on a third of them they see the same wrong grade. Two judges grade one too low."""
+    rng = np.random.default_rng(seed)
+    n, k = 500, 5
+    truth = rng.integers(0, k, n)
+    apparent = np.where(rng.random(n) < 1 / 3, np.clip(truth + rng.choice([-1, 1], n), 0, k - 1), truth)
+    noise = rng.choice([-1, 0, 1], (n, 6), p=[0.1, 0.8, 0.1])
+    grades = np.clip(apparent[:, None] + noise - (np.arange(6) >= 4), 0, k - 1)
+    return mh.Annotations.from_dense(grades.tolist(), classes=list(range(k)), ordered=True), truth
+
+
+def test_panels_are_discounted_after_the_decision() -> None:
+    votes, truth = misled_panel(0)
+    alone, panel = (mh.aggregate(votes, panel=panel) for panel in (False, True))
+    np.testing.assert_array_equal(alone.labels_, panel.labels_)
+    assert panel.discount_ == 1.0
+    assert alone.discount_ <= 0.25
+    right = np.mean(panel.labels_ == truth)
+    assert abs(panel.confidence_.mean() - right) < 0.1
+    assert alone.confidence_.mean() > right + 0.15
+    # The median after the discount is another: it drifts to the middle.
+    assert (mh.ordinal.decide(panel.posterior_) != panel.labels_).any()
+    np.testing.assert_array_equal(mh.ordinal.decide(panel.undiscounted_), panel.labels_)
+    np.testing.assert_array_equal(panel.predict(votes), panel.labels_)
+
+
+def test_gold_corrects_grades() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 4, 600)
+    # All judges are lenient in the same way: nothing but gold can show it.
+    lenient = np.minimum(truth[:, None] + (rng.random((600, 5)) < 0.7), 3)
+    votes = mh.Annotations.from_dense(lenient.tolist(), classes=[0, 1, 2, 3], ordered=True)
+    gold = {task: int(truth[task]) for task in range(100)}
+    plain = mh.aggregate(votes)
+    with pytest.warns(mh.errors.GoldWarning, match="100 gold tasks"):
+        model = mh.aggregate(votes, gold=gold)
+    before, after = (np.mean(one.labels_[100:] == truth[100:]) for one in (plain, model))
+    assert after > before + 0.2
+    assert model.n_gold_ == 100
+    np.testing.assert_array_equal(model.labels_[:100], truth[:100])
+    skills = model.workers_frame().to_pydict()
+    actual = (np.minimum(lenient, 3) == truth[:, None]).mean(axis=0)
+    assert (np.abs(np.array(skills["skill"]) - actual) <= 2.5 * np.array(skills["skill_error"])).all()
+
+
+def test_bad_panels_are_named() -> None:
+    votes = mh.Annotations.from_dense([[1, 1, 2], [3, 2, 3]], ordered=True)
+    with pytest.raises(TypeError, match="panel"):
+        mh.aggregate(votes, panel="yes")
+    with pytest.raises(ValueError, match="'lost'"):
+        mh.aggregate(votes, gold={"lost": 1})

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import manyhands as mh
-from oracles import bayes, em, ordinal
+from oracles import bayes, em, gold, ordinal
 from oracles.skills import Answer
 
 _STOP = ("protected", "max_iter", "tol")
@@ -48,15 +48,28 @@ def predict_cumulative(model: Any, rows: em.Rows, known: np.ndarray) -> np.ndarr
 
 
 def fit_consensus(model: mh.ordinal.OrdinalConsensus, votes: mh.Annotations) -> Answer:
-    given = {name: getattr(model, name) for name in ("gold", *_STOP)}
-    crowds = [mh.ordinal.OrdinalCrowd(strength=strength, **given) for strength in (None, float("inf"))]
-    found = [*(fit_crowd(crowd, votes) for crowd in crowds), fit_cumulative(model, votes)]
-    means = (sum(getattr(one, name) for one in found) / 3 for name in ("posterior", "confusion", "prior"))
-    return Answer(*means, np.zeros(0))
+    rows, known = em.Rows.of(votes), _gold(model, votes)
+    stop = {name: getattr(model, name) for name in _STOP}
+    crowds = [mh.ordinal.OrdinalCrowd(strength=strength, **stop) for strength in (None, float("inf"))]
+    nobody = mh.ordinal.CumulativeDawidSkene(**stop)
+    parts = [*(fit_crowd(crowd, votes) for crowd in crowds), fit_cumulative(nobody, votes)]
+    average, confusion, prior = (
+        sum(getattr(one, name) for one in parts) / 3 for name in ("posterior", "confusion", "prior")
+    )
+    crowd, pseudo = bayes.Crowd(votes.n_workers, votes.n_classes), np.full(votes.n_classes, 1.0 / votes.n_classes)
+    plain = bayes.fit_hierarchy(rows, prior=crowd, class_pseudo=pseudo, gold=np.full(votes.n_tasks, -1), **stop)
+    discount, panel = bayes.settled_discount(rows, Answer(*plain, np.zeros(0)), crowd.alpha, model.panel)
+    effective = bayes.effective_votes(rows, bayes.information(confusion))
+    posterior = bayes.calibrated(average, effective, discount if panel else discount / 2, 0.01)
+    if len(np.unique(known[known >= 0])) > 1:
+        posterior = gold.correct(rows, votes.n_workers, posterior, known, prior, min(1.0, 2 * discount))
+    return Answer(em.clamp(posterior, known), confusion, prior, np.zeros(0))
 
 
 def predict_consensus(model: Any, rows: em.Rows, known: np.ndarray) -> np.ndarray:
-    nobody, summed = np.full(rows.n_tasks, -1), predict_cumulative(model, rows, known)
-    for matrices, prior in zip(model._fitted().fit.confusions, model._fitted().fit.priors, strict=True):
+    fit, nobody, summed = model._fitted().fit, np.full(rows.n_tasks, -1), predict_cumulative(model, rows, known)
+    for matrices, prior in zip(fit.confusions, fit.priors, strict=True):
         summed = summed + em.expect(rows, prior, _carried(model, matrices, known), nobody, hard=False)[0]
-    return summed / 3
+    informs = _carried(model, bayes.information(model.confusion_), known)
+    default = bayes.calibrated(summed / 3, bayes.effective_votes(rows, informs), model.discount_, 0.01)
+    return default if fit.anchor is None else gold.under(fit.anchor, rows, default, known, model._n_labels)

@@ -271,7 +271,8 @@ VARIANTS: dict[type[Aggregator], list[Variant]] = {
     ],
     mh.ordinal.OrdinalConsensus: [
         variant_of(mh.ordinal.OrdinalConsensus, "default", {}),
-        variant_of(mh.ordinal.OrdinalConsensus, "gold", {"gold": _first_is_gold, "protected": 4, "decision": "mode"}),
+        variant_of(mh.ordinal.OrdinalConsensus, "gold", {"gold": _third_is_gold, "protected": 4, "decision": "mode"}),
+        variant_of(mh.ordinal.OrdinalConsensus, "panel", {"panel": True, "protected": 3}),
     ],
     mh.categorical.SpammerEliminatingDawidSkene: [
         variant_of(mh.categorical.SpammerEliminatingDawidSkene, "default", {}),

@@ -131,6 +131,11 @@ def _votes_on(table: _core.Table, tasks: Ints) -> tuple[npt.NDArray[Any], ...]:
     return row, workers[at], labels[at], np.ones(len(at)) if weights is None else weights[at]
 
 
+def n_votes(table: _core.Table) -> Array:
+    """Number of votes on each task, by weight."""
+    return table.effective_votes(np.ones(table.n_workers))
+
+
 @dataclass(frozen=True)
 class Correction:
     """A ridge regression on votes: what is added to the log of the default's posterior."""

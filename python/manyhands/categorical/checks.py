@@ -91,8 +91,8 @@ def check_probabilities(subject: ClassSubject) -> None:
 
 
 def _winners(model: Any) -> npt.NDArray[np.uint16]:
-    """Codes of the classes that a model names; methods for ordered classes say by which loss they decide."""
-    return decide(model.posterior_, getattr(model, "decision", "mode"))
+    """Codes of the classes that a model names; methods for ordered classes have a loss and a posterior to decide by."""
+    return decide(getattr(model, "undiscounted_", model.posterior_), getattr(model, "decision", "mode"))
 
 
 def check_odd_tables(subject: ClassSubject) -> None:

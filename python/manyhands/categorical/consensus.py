@@ -18,7 +18,7 @@ from manyhands.categorical._passes import expected_counts, posterior_under
 from manyhands.categorical._posterior import as_posterior
 from manyhands.categorical._priors import Told, class_pseudo, told
 from manyhands.categorical._streamed import StreamedPosterior, solved
-from manyhands.categorical.anchoring import Anchor
+from manyhands.categorical.anchoring import Anchor, n_votes
 from manyhands.categorical.base import ClassFit
 from manyhands.categorical.hierarchical import check_passes
 from manyhands.categorical.panels import (
@@ -314,7 +314,7 @@ class Consensus(Anchored, default=True):
             pooled = Pooled(known.held, posteriors, vote, informs, dependence.discount, anchor)  # type: ignore[arg-type]
         else:
             if anchor is not None:
-                pooled = anchor.posterior(votes.table, pooled, _n_votes(votes.table))
+                pooled = anchor.posterior(votes.table, pooled, n_votes(votes.table))
             if known.tasks is not None:
                 # Known is known, whatever the crowd says.
                 pooled[known.tasks] = np.eye(pooled.shape[1])[known.classes]
@@ -348,12 +348,7 @@ class Consensus(Anchored, default=True):
         pooled = _pooled(posteriors, fit.vote, table, informs, fit.dependence.discount, fit.even)[0]
         if fit.anchor is None:
             return pooled
-        return fit.anchor.carried_over(known, self._n_labels).posterior(table, pooled, _n_votes(table))
-
-
-def _n_votes(table: _core.Table) -> Array:
-    """Number of votes on each task, by weight."""
-    return table.effective_votes(np.ones(table.n_workers))
+        return fit.anchor.carried_over(known, self._n_labels).posterior(table, pooled, n_votes(table))
 
 
 def _pooled(
@@ -386,7 +381,7 @@ class Pooled(StreamedPosterior):
         rows = [*(member.of_part(plain) for member in self._members), self._vote.posterior(table)]
         pooled, distance = _pooled(rows, self._vote, table, self._informs[part.shard.who()], self._discount)
         if self._anchor is not None:
-            pooled = self._anchor.posterior(part.shard, pooled, _n_votes(table))
+            pooled = self._anchor.posterior(part.shard, pooled, n_votes(table))
         if part.gold is not None:
             known = part.gold >= 0
             pooled[known] = np.eye(pooled.shape[1])[part.gold[known]]

@@ -2,38 +2,82 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
+from manyhands._base.checks import check_choice
 from manyhands._base.estimator import Array
-from manyhands._base.fitted import Fit, numbers
+from manyhands._base.fitted import Fit, distributions, number, numbers, part
 from manyhands._base.progress import Callback
-from manyhands.categorical._passes import posterior_under
-from manyhands.categorical._priors import class_pseudo
+from manyhands.categorical._calibration import EVEN, calibrated, information
+from manyhands.categorical._passes import expected_counts, posterior_under
+from manyhands.categorical._posterior import DensePosterior, Posterior, Winners, as_posterior
+from manyhands.categorical._priors import class_pseudo, told
+from manyhands.categorical.anchoring import n_votes
 from manyhands.categorical.base import ClassFit
+from manyhands.categorical.hierarchical import check_passes
+from manyhands.categorical.panels import (
+    Anchored,
+    AnchoredFit,
+    Dependence,
+    agreement_of,
+    check_panel,
+    learnt_from,
+    settle_dependence,
+)
 from manyhands.categorical.table import Annotations
-from manyhands.ordinal.cumulative import AsksInTurn, ask, ask_again
-from manyhands.ordinal.decisions import DecidedFit, order_remarks
+from manyhands.ordinal.cumulative import ask, ask_again
+from manyhands.ordinal.decisions import DECISIONS, DecidedFit, Ordinal, decided, order_remarks
 
 #: Strengths with which rows keep to a worker's thresholds in two of the three models, None for one that is learned.
 STRENGTHS = (None, float("inf"))
+#: The share of the discount of `Consensus` that is left where workers are not a panel: ordered models are less sure.
+_SHARE = 0.5
+_TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class DiscountedPosterior(DensePosterior):
+    """Discounted posteriors, and those before the discount, by which classes are decided on."""
+
+    undiscounted: Array = field(metadata=distributions("nk"))
 
 
 @dataclass(frozen=True, kw_only=True)
-class OrdinalConsensusFit(DecidedFit):
-    """Members: confusion matrices and class shares, and those of each question."""
+class OrdinalConsensusFit(DecidedFit, AnchoredFit):
+    """Ensemble: confusion matrices and class shares of two models, and those of each question of the third."""
 
+    posterior: Posterior = field(metadata=part(DiscountedPosterior))
     confusions: Array = field(metadata=numbers("2mkk"))
     priors: Array = field(metadata=numbers("2k"))
     rates: Array = field(metadata=numbers("qm22"))
     above: Array = field(metadata=numbers("q2"))
+    #: Information of each worker's answers.
+    information: Array = field(metadata=numbers("m"))
+    #: Class shares and confusion matrices of workers who know of no order, for standard errors.
+    plain_prior: Array = field(metadata=distributions("k"))
+    plain_confusion: Array = field(metadata=distributions("mkk"))
+    #: Share of the probability that is spread evenly over classes.
+    even: float = field(metadata=number())
+
+    def decide(self, posterior: Posterior) -> Winners:
+        """The class of least expected loss of each task, before the discount, and its discounted probability."""
+        if not isinstance(posterior, DiscountedPosterior):
+            return super().decide(posterior)
+        chosen, tied = decided(posterior.undiscounted, self.decision)
+        confidence = np.take_along_axis(posterior.array, chosen[:, None].astype(np.int64), axis=1)[:, 0]
+        return Winners(chosen, tied, confidence)
+
+    def hierarchical(self) -> tuple[Array, Array] | None:
+        """Class prior and confusion matrices of the model without an order."""
+        return self.plain_prior, self.plain_confusion
 
 
-class OrdinalConsensus(AsksInTurn, default="ordinal"):
+class OrdinalConsensus(Anchored, Ordinal, default="ordinal"):
     """The method for ordered classes when no other is named: three ordered models, averaged, and a median decision.
 
     In two of them workers have thresholds of their own, which resemble the crowd's (:class:`OrdinalCrowd`): one learns
@@ -42,20 +86,31 @@ class OrdinalConsensus(AsksInTurn, default="ordinal"):
     knows of no scale that they share. Which is best differs from log to log, no criterion that can be computed without
     known classes tells, and their average is seldom far from the best one.
 
+    Classes are decided on from this average. Then it is discounted, since errors on a task are correlated: the
+    log-posterior is divided by a design effect, as in :class:`~manyhands.Consensus`, with half of the discount there,
+    or with all of it for a panel. A median after the discount would drift to the middle of the scale.
+
     Parameters
     ----------
     decision
         ``"median"``, ``"mean"`` or ``"mode"``, as for :func:`manyhands.ordinal.decide`.
     gold
-        Known classes of some tasks, as in :class:`~manyhands.DawidSkene`: fixed in all members.
+        Known classes of some tasks, as in :class:`~manyhands.Consensus`. They correct the answers to all other tasks.
+    panel
+        Whether all votes on a task count as one, because errors of the workers coincide, as those of LLM judges do.
+        None to decide by the layout of the log, as in :class:`~manyhands.Consensus`.
     protected, max_iter, tol
-        Passes of each member, as in :class:`~manyhands.categorical.HierarchicalDawidSkene`.
+        EM iterations of each model, as in :class:`~manyhands.categorical.HierarchicalDawidSkene`.
 
     Notes
     -----
-    Time: two fits of :class:`OrdinalCrowd`, which share their start, and one of :class:`CumulativeDawidSkene`. Memory
-    next to that of one: two arrays of (n_tasks, n_classes), and three of (n_workers, n_classes, n_classes).
-    ``confusion_`` and ``prior_`` are averages over members.
+    Time: two fits of :class:`OrdinalCrowd` and one of :class:`~manyhands.categorical.HierarchicalDawidSkene`, from
+    which correlations are estimated, which share their start, and one of :class:`CumulativeDawidSkene`; with gold, as
+    for :class:`~manyhands.Consensus`. Memory in addition to that of one: five arrays of (n_tasks, n_classes), and four
+    of (n_workers, n_classes, n_classes). ``confusion_`` and ``prior_`` are averages over the three models.
+
+    With gold, the corrected posterior is raised to the power of the design effect before the decision, so that without
+    evidence from gold the decision is that of the average.
 
     Examples
     --------
@@ -69,41 +124,118 @@ class OrdinalConsensus(AsksInTurn, default="ordinal"):
 
     _fit_type: ClassVar[type[Fit]] = OrdinalConsensusFit
 
+    def __init__(
+        self,
+        *,
+        decision: str = "median",
+        gold: Any = None,
+        panel: bool | None = None,
+        protected: int = 20,
+        max_iter: int = 5,
+        tol: float = 1e-6,
+    ) -> None:
+        self.decision = decision
+        self.gold = gold
+        self.panel = panel
+        self.protected = protected
+        self.max_iter = max_iter
+        self.tol = tol
+
+    @property
+    def undiscounted_(self) -> Array:
+        """Class posterior of each task before the discount, (n_tasks, n_classes): what classes are decided on by."""
+        posterior = self._fitted().fit.posterior
+        assert isinstance(posterior, DiscountedPosterior)
+        return posterior.undiscounted
+
+    def _iterations(self) -> int | None:
+        return None  # known when the classes are
+
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
-        gold = self._checked(votes)
-        members = _core.hierarchy_fit(
+        check_choice("decision", self.decision, DECISIONS)
+        check_panel(self.panel, None)
+        check_passes(self.protected, self.max_iter, self.tol)
+        known = told(votes, self.gold)
+        plain, *ordered = _core.hierarchy_fit(
             votes.table,
-            [("ordered", strength) for strength in STRENGTHS],
+            [("crowd", None), *(("ordered", strength) for strength in STRENGTHS)],
             class_pseudo=class_pseudo(1.0, votes.n_classes),
-            gold=gold,
             protected=self.protected,
             max_iter=self.max_iter,
             tol=self.tol,
             progress=progress,
         )
-        asked = ask(votes.table, gold, self.protected, self.max_iter, self.tol, progress)
-        confusions = np.stack([found["confusion"] for found in members])
-        priors = np.stack([found["prior"] for found in members])
+        asked = ask(votes.table, None, self.protected, self.max_iter, self.tol, progress)
+        confusions = np.stack([found["confusion"] for found in ordered])
+        priors = np.stack([found["prior"] for found in ordered])
+        confusion, prior = _average([*confusions, asked.confusion]), _average([*priors, asked.prior])
+        average = _average([*(found["posterior"] for found in ordered), asked.posterior])
+        counts = expected_counts(votes.passes, plain["posterior"])
+        crowd = (plain["posterior"], plain["prior"], plain["alpha"], counts)
+        dependence = settle_dependence(votes, self.panel, None, crowd)
+        informs = information(confusion)
+        effective = votes.table.effective_votes(informs)
+        less = _less_discounted(dependence)
+        default = calibrated(average, effective, less.discount, EVEN)
+        anchor, contradictions = learnt_from(known, votes, as_posterior(default), confusion, prior, dependence)
+        if anchor is None:
+            rows = default
+        else:
+            rows = anchor.posterior(votes.table, default, n_votes(votes.table))
+            average = sharpened(rows, effective, less.discount, EVEN)
+        if known.tasks is not None and known.classes is not None:
+            rows[known.tasks] = average[known.tasks] = np.eye(rows.shape[1])[known.classes]
         return OrdinalConsensusFit.of(
-            _average([*(found["posterior"] for found in members), asked.posterior]),
-            _average([*confusions, asked.confusion]),
-            _average([*priors, asked.prior]),
+            DiscountedPosterior(rows, average),
+            confusion,
+            prior,
             np.zeros(0),
-            n_iter=sum(found["n_iter"] for found in members) + asked.n_iter,
+            n_iter=sum(found["n_iter"] for found in ordered) + asked.n_iter,
             remarks=order_remarks(votes),
+            dependence=less,
+            agreement=agreement_of(known, rows),
+            anchor=anchor,
+            contradictions=contradictions,
             confusions=confusions,
             priors=priors,
             rates=asked.rates,
             above=asked.shares,
+            information=informs,
+            plain_prior=plain["prior"],
+            plain_confusion=plain["confusion"],
+            even=EVEN,
             decision=self.decision,
         )
 
-    def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
+    def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Posterior:
         fit = self._fitted().fit_as(OrdinalConsensusFit)
-        members = zip(fit.confusions, fit.priors, strict=True)
-        posteriors = [posterior_under(table, prior, self._carried_over(rows, known)) for rows, prior in members]
+        models = zip(fit.confusions, fit.priors, strict=True)
+        posteriors = [posterior_under(table, prior, self._carried_over(rows, known)) for rows, prior in models]
         rates = [self._carried_over(rates, known) for rates in fit.rates]
-        return _average([*posteriors, ask_again(table, rates, fit.above)])
+        average = _average([*posteriors, ask_again(table, rates, fit.above)])
+        effective, discount = table.effective_votes(self._carried_over(fit.information, known)), fit.dependence.discount
+        rows = calibrated(average, effective, discount, fit.even)
+        if fit.anchor is not None:
+            anchor = fit.anchor.carried_over(known, self._n_labels)
+            rows = anchor.posterior(table, rows, n_votes(table))
+            average = sharpened(rows, effective, discount, fit.even)
+        return DiscountedPosterior(rows, average)
+
+
+def sharpened(posterior: Array, votes: Array, discount: float, even: float) -> Array:
+    """Posteriors as they were before the discount for so many effective votes."""
+    logs = np.log(np.maximum(posterior - even / posterior.shape[1], _TINY))
+    logs *= (1.0 + discount * np.maximum(votes - 1.0, 0.0))[:, None]
+    rows: Array = np.exp(logs - logs.max(axis=1, keepdims=True))
+    rows /= rows.sum(axis=1, keepdims=True)
+    return rows
+
+
+def _less_discounted(dependence: Dependence) -> Dependence:
+    """The same with a share of the discount where workers are not a panel."""
+    if dependence.panel:
+        return replace(dependence, otherwise=_SHARE * dependence.otherwise)
+    return replace(dependence, discount=_SHARE * dependence.discount)
 
 
 def _average(parts: list[Array]) -> Array:

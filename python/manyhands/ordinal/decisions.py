@@ -56,10 +56,10 @@ def decide(posterior: npt.ArrayLike, decision: str = "median") -> npt.NDArray[np
     if bad.any():
         raise ValueError(f"row {int(np.argmax(bad))} of the posterior holds no probabilities that sum to one")
     check_choice("decision", decision, DECISIONS)
-    return _decided(rows, decision)[0]
+    return decided(rows, decision)[0]
 
 
-def _decided(rows: Array, decision: str) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.bool_]]:
+def decided(rows: Array, decision: str) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.bool_]]:
     """Codes of the classes decided on by median, mean or mode, and whether the next one is as good."""
     last = rows.shape[1] - 1
     if decision == "mode":
@@ -91,7 +91,7 @@ class DecidedFit(ClassFit):
         if self.decision == "mode":
             return posterior.winners()
         rows = posterior.dense()
-        codes, tied = _decided(rows, self.decision)
+        codes, tied = decided(rows, self.decision)
         return Winners(codes, tied, np.take_along_axis(rows, codes[:, None].astype(np.int64), axis=1)[:, 0])
 
 
