@@ -22,7 +22,7 @@ import manyhands as mh
 from manyhands.categorical._passes import posterior_under
 from manyhands.collect import gains as worth
 from manyhands.collect.beliefs import beliefs_of
-from manyhands.collect.stop import finished
+from manyhands.collect.stop import need_no_more
 from shuffled import read
 
 ROOT = harness.HERE.parent
@@ -96,7 +96,7 @@ def stopping(folder: Path, seeds: int) -> None:
                 fitted = model.fit(votes)
             rows = fitted.posterior_
             for error in (0.1, 0.05, 0.02):
-                done = finished(rows, fitted.prior_, error) & (truth >= 0)
+                done = need_no_more(rows, fitted.prior_, error) & (truth >= 0)
                 wrong = (rows.argmax(axis=1) != truth)[done].mean() if done.any() else np.nan
                 cells.append(f"{done.sum() / (truth >= 0).sum():.2f}: {wrong:.4f}")
             print(f"{name:<26}{what:<12}" + "".join(f"{cell:>16}" for cell in cells), flush=True)

@@ -45,10 +45,10 @@ def measured(labels: Any, truth: Any, groups: Any) -> tuple[float, float, float]
     return (labels == truth).mean(), abs(rate[0] - rate[1]), abs(hit[0] - hit[1])
 
 
-def downstream(labels: Any, truth: Any, groups: Any, features: Any) -> tuple[float, float, float]:
+def downstream(labels: Any, truth: Any, groups: Any, features: Any, model: Any = None) -> tuple[float, float, float]:
     half = np.arange(N) < N // 2
-    learnt = LogisticRegression(max_iter=1000).fit(features[half], labels[half])
-    return measured(learnt.predict(features[~half]), truth[~half], groups[~half])
+    model = (LogisticRegression(max_iter=1000) if model is None else model).fit(features[half], labels[half])
+    return measured(model.predict(features[~half]), truth[~half], groups[~half])
 
 
 def answers(votes: mh.Annotations, groups: Any) -> dict[str, Any]:

@@ -132,7 +132,53 @@ def unfairness(_: Path, seeds: int) -> Tables:
             | {head: spread([run[i] for run in found[name]]) for i, head in enumerate(heads)}
             for name in shown
         ]
-    return {"fairness": rows}
+    return {"fairness": rows, "classifiers": downstream_table(seeds)}
+
+
+def downstream_table(seeds: int) -> list[dict[str, Any]]:
+    """What biased workers cost a forest and a logistic regression, by how their answers become labels.
+
+    Differences between a crowd of which half is biased and one without, on the same tasks. "Learning from crowd" is
+    Raykar's model, logistic regression with a confusion matrix per worker, whose answers train both classifiers.
+    """
+    import torch
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.linear_model import LogisticRegression
+
+    def labels_by(votes: Any, features: Any) -> dict[str, Any]:
+        torch.manual_seed(0)
+        X = features.astype(np.float32)
+        learner = mh.learn.DeepEM(torch.nn.Linear(X.shape[1], 2), max_epochs=15, lr=1e-2, batch_size=256).fit(X, votes)
+        return {
+            "majority": mh.MajorityVote().fit(votes).labels_,
+            "Dawid–Skene": mh.DawidSkene().fit(votes).labels_,
+            "learning from crowd": learner.predict(X, votes),
+        }
+
+    classifiers = {
+        "random forest": lambda: RandomForestClassifier(200, min_samples_leaf=5, random_state=0),
+        "logistic regression": lambda: LogisticRegression(max_iter=1000),
+    }
+    costs: dict[str, list[tuple[float, float]]] = {}
+    for seed in range(seeds):
+        results: dict[tuple[str, float], tuple[float, float, float]] = {}
+        for share in (0.0, 0.5):
+            votes, truth, who, features = fairness.crowd(share, seed)
+            for name, labels in labels_by(votes, features).items():
+                for title, make in classifiers.items():
+                    fit = fairness.downstream(labels, truth, who, features, make())
+                    results[f"{title}, {name}", share] = fit
+        for name in dict.fromkeys(name for name, _ in results):
+            before, after = results[name, 0.0], results[name, 0.5]
+            costs.setdefault(name, []).append((before[0] - after[0], after[1] - before[1]))
+    return [
+        {
+            "classifier, labels by": name,
+            "accuracy lost": spread([each[0] for each in costs[name]]),
+            "parity gap gained": spread([each[1] for each in costs[name]]),
+        }
+        for name in sorted(costs, key=lambda name: list(classifiers).index(name.split(", ")[0]))
+    ]
 
 
 PARTS = {"spammers": spammers, "colluders": colluders, "groups": groups, "active": active, "fairness": unfairness}
