@@ -1,6 +1,6 @@
 """The figures of the signal-processing tutorial that need no network, as tables for the page of what papers claim.
 
-    python benches/tutorial.py --part spammers colluders groups active fairness
+    python benches/tutorial.py --part spammers colluders attacks groups active fairness
 
 The experiments are those of audit.py, audit_groups.py, collect.py and fairness.py, which try more than the tutorial
 does; here is what it shows: accuracy with spammers left out, accuracy by share of colluders (simulated, and injected
@@ -66,6 +66,57 @@ def colluders(folder: Path, seeds: int) -> Tables:
         ]
         for name, curve in curves.items()
     }
+
+
+def attacks(_: Path, seeds: int) -> Tables:
+    """Accuracy by share of spammers, malicious workers and colluders, with an oracle and projected gradients."""
+    independent: list[dict[str, Any]] = []
+    for kind in ("spammers", "malicious"):
+        for share in (0.0, 0.2, 0.4, 0.6):
+            columns: dict[str, list[float]] = {}
+            for seed in range(seeds):
+                rng = np.random.default_rng(seed)
+                adverse = rng.permutation(20) < round(share * 20)
+                confusion = 0.4 * np.eye(4) + 0.6 * rng.dirichlet(np.ones(4), (20, 4))
+                if kind == "spammers":
+                    confusion[adverse] = rng.dirichlet(np.ones(4), adverse.sum())[:, None, :]
+                else:  # what an honest worker says of the next class
+                    confusion[adverse] = np.roll(confusion[adverse], 1, axis=2)
+                votes, truth = audit.drawn(confusion, 10_000, 20, seed)
+                oracle = mh.posterior(votes, np.full(4, 0.25), confusion).argmax(axis=1)
+                audited = mh.metrics.detection(mh.audit.spammers(votes, method="covariance"), adverse)
+                cells = {
+                    "majority": np.mean(mh.MajorityVote().fit(votes).labels_ == truth),
+                    "Dawid–Skene": np.mean(mh.DawidSkene().fit(votes).labels_ == truth),
+                    "oracle": np.mean(oracle == truth),
+                    "sensitivity": audited.sensitivity,
+                    "specificity": audited.specificity,
+                }
+                for name, value in cells.items():
+                    columns.setdefault(name, []).append(float(value))
+            shown = {name: "–" if np.isnan(values).any() else spread(values) for name, values in columns.items()}
+            independent.append({"adverse workers": f"{share:.0%} {kind}"} | shown)
+    colluding: list[dict[str, Any]] = []
+    models = {
+        "majority": mh.MajorityVote(),
+        "Dawid–Skene": mh.DawidSkene(),
+        "PGD": mh.moments.OneCoinGradient(),
+        "M-MSR": mh.moments.MMSR(),
+    }
+    for share in (0.0, 0.2, 0.4):
+        found: dict[str, list[float]] = {}
+        for seed in range(seeds):
+            rng = np.random.default_rng(seed)
+            votes, truth = audit.drawn(audit.honest(rng), 5000, 60, seed)
+            votes = audit.attacked(votes, truth.astype(np.int64), share, rng)[0]
+            for name, model in models.items():
+                found.setdefault(name, []).append(float(np.mean(model.fit(votes).labels_ == truth)))
+            for method in ("covariance", "agreement"):
+                rest = votes.without(mh.audit.colluders(votes, method=method))
+                left = float(np.mean(mh.DawidSkene().fit(rest).labels_ == truth))
+                found.setdefault(f"left out by {method}", []).append(left)
+        colluding.append({"colluders": f"{share:.0%}"} | {name: spread(values) for name, values in found.items()})
+    return {"spammers and malicious workers": independent, "colluders, simulated": colluding}
 
 
 def groups(folder: Path, seeds: int) -> Tables:
@@ -181,7 +232,14 @@ def downstream_table(seeds: int) -> list[dict[str, Any]]:
     ]
 
 
-PARTS = {"spammers": spammers, "colluders": colluders, "groups": groups, "active": active, "fairness": unfairness}
+PARTS = {
+    "spammers": spammers,
+    "colluders": colluders,
+    "attacks": attacks,
+    "groups": groups,
+    "active": active,
+    "fairness": unfairness,
+}
 
 
 def main() -> None:
