@@ -158,6 +158,26 @@ def civil(folder: Path, share: float, rng) -> tuple[np.ndarray, np.ndarray]:
     return table[keep], truth[keep]
 
 
+def of_people(folder: Path, numbers: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Verdicts of LLMs, and the majority (of numbers, the mean) of the people on each task, without ties."""
+    import pyarrow.csv as pc
+
+    humans, judges = (pc.read_csv(folder / f"{name}.csv.gz").to_pydict() for name in ("humans", "llms"))
+    labels: dict = {}
+    for task, label in zip(humans["task"], humans["label"], strict=True):
+        labels.setdefault(task, []).append(float(label) if numbers else float(str(label).lower() == "yes"))
+    truth = {task: float(np.mean(each)) for task, each in labels.items()}
+    truth = truth if numbers else {task: float(mean > 0.5) for task, mean in truth.items() if mean != 0.5}
+    names = sorted(set(judges["worker"]))
+    tasks = {task: place for place, task in enumerate(sorted(truth))}
+    table = np.full((len(tasks), len(names)), np.nan)
+    for task, name, label in zip(judges["task"], judges["worker"], judges["label"], strict=True):
+        if task in tasks and label is not None:
+            table[tasks[task], names.index(name)] = float(label) if numbers else float(str(label).lower() == "yes")
+    keep = ~np.isnan(table).all(axis=1)
+    return table[keep], np.array([truth[task] for task in tasks])[keep]
+
+
 def main() -> None:
     """Run all scenarios and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -197,6 +217,14 @@ def main() -> None:
         for share in (0.3, 0.1):
             scores, truth = civil(folder, share, rng)
             rows += scenario(f"Civil Comments, share {share:g}", part_of(scores, "numbers"), truth, args.draws, rng)
+    for name, numbers in (("framing", False), ("lgbteen", False), ("cebab_stars", True)):
+        folder = Path(args.data) / f"judges_{name}"
+        if folder.is_dir():
+            verdicts, truth = of_people(folder, numbers)
+            part = part_of(verdicts, "numbers" if numbers else None)
+            bounds = (1.0, 5.0) if numbers else (0.0, 1.0)
+            what = "mean grade" if numbers else f"share {truth.mean():.2f}"
+            rows += scenario(f"{name}, {what}", part, truth, args.draws, rng, share=not numbers, bounds=bounds)
     for row in rows:
         print("{scenario:38} {n:4} {method:22} {coverage:.3f} {half_width:.3f}".format(**row))
     print(f"{time.process_time() - began:.0f} s of processor, {args.draws:,} draws")

@@ -303,6 +303,19 @@ def test_scores_and_human_labels_of_both_kinds() -> None:
     assert 0 <= share.low < share.high <= 1
 
 
+def test_a_model_in_gold_is_what_was_judged() -> None:
+    columns, truth = log(100, seed=9)
+    columns["model"] = ["new"] * len(columns["task"])
+    more = {name: list(values) for name, values in columns.items()}
+    more["model"] = ["old"] * len(more["task"])
+    both = {name: columns[name] + more[name] for name in columns}
+    gold = {"task": list(range(30)) * 2, "model": ["new"] * 30 + ["old"] * 30}
+    gold["label"] = ["pass" if one else "fail" for one in truth[:30]] * 2
+    panel = mh.judges.panel(both, gold=pa.table(gold))
+    assert panel.systems == ["new", "old"]
+    assert panel.difference("new", "old").estimate == pytest.approx(0, abs=1e-9)
+
+
 def test_preferences_count_for_both_systems() -> None:
     rng = np.random.default_rng(7)
     n = 200
@@ -327,6 +340,25 @@ def test_preferences_count_for_both_systems() -> None:
     rows = {row["system"]: row for row in panel.scores().to_pylist()}
     assert rows["new"]["low"] < rate < rows["new"]["high"]
     assert rows["new"]["estimate"] + rows["old"]["estimate"] == pytest.approx(1, abs=0.02)
+
+
+def test_a_comparison_counts_once_for_the_effective_number() -> None:
+    rng = np.random.default_rng(8)
+    truth = rng.random(120) < 0.5
+    reply = truth ^ (rng.normal(size=(4, 120)) + rng.normal(size=120) > 1.2)
+    pairs = {
+        "task": np.tile(np.arange(120), 4),
+        "judge": np.repeat(list("wxyz"), 120),
+        "model_a": ["new"] * 480,
+        "model_b": ["old"] * 480,
+        "winner": np.where(reply.ravel(), "A", "B"),
+    }
+    gold = {"task": np.arange(60), "model_a": ["new"] * 60, "model_b": ["old"] * 60}
+    of_pairs = mh.judges.panel(pairs, gold=pa.table(gold | {"winner": np.where(truth[:60], "A", "B")}))
+    classes = {name: pairs[name] for name in ("task", "judge")} | {"label": np.where(reply.ravel(), "A", "B")}
+    of_classes = mh.judges.panel(classes, gold=(np.arange(60), np.where(truth[:60], "A", "B")))
+    assert of_pairs.effective_judges.n_tasks == of_classes.effective_judges.n_tasks
+    assert of_pairs.effective_judges.low == pytest.approx(of_classes.effective_judges.low, rel=0.1)
 
 
 def test_many_criteria_in_one_call() -> None:

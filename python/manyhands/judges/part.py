@@ -130,6 +130,15 @@ class Part:
                 f"{FEWEST} or more labels of a random sample of the items"
             )
 
+    @property
+    def _once(self) -> Marks:
+        """Verdicts, each comparison of two systems once."""
+        data = self.data
+        if not data.mirrored:
+            return np.ones(len(data.item), np.bool_)
+        position = data.extra["position"]
+        return np.asarray(np.array(position.names)[position.codes] == 1)
+
     @cached_property
     def effective(self) -> EffectiveNumber | None:
         """How many independent judges hold the same evidence."""
@@ -138,7 +147,7 @@ class Part:
         if len(item) >= _MEASURED_FROM:
             place = np.full(data.n_items, -1, np.int64)
             place[item] = np.arange(len(item))
-            rows = np.flatnonzero(self.valid & (place[data.item] >= 0))
+            rows = np.flatnonzero(self.valid & (place[data.item] >= 0) & self._once)
             at, judge = place[data.item[rows]], data.judge[rows]
             if data.is_classes:
                 truth = self.gold_class

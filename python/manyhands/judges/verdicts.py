@@ -303,7 +303,9 @@ def find_roles(
     for role, reference in roles.items():
         if role not in outcome:
             free = [name for name in names if name not in outcome.values()]
-            matches = known_among(free, reference) or known_among(free, _WEAKER.get(role, ()))
+            # In gold, a model is what was judged, not a person.
+            weaker = () if gold and role == "judge" else _WEAKER.get(role, ())
+            matches = known_among(free, reference) or known_among(free, weaker)
             if matches:
                 outcome[role] = _first(matches, (*reference, *_WEAKER.get(role, ())))
     required = ("task", "verdict") if gold else ("task", "judge", "verdict")
@@ -350,6 +352,8 @@ class Encoded:
     what: str
     #: Whether people's labels are on the scale of the verdicts.
     same_scale: bool
+    #: Whether each comparison of two systems is there twice, from the view of each of them.
+    mirrored: bool
     #: Further columns of the verdicts, aligned with them.
     extra: dict[str, Coded]
     #: Known labels: item, value, class, weight, group and annotator of each.
@@ -450,6 +454,7 @@ def encode(
     """Split a log by criterion, and encode each part."""
     if not len(verdicts):
         raise ValueError(f"{verdicts.source} has no verdicts")
+    mirrored = "left" in verdicts.columns and "right" in verdicts.columns
     columns = _orient(verdicts.columns, verdicts.source)
     for role in ("task", "judge"):
         column = columns[role]
@@ -483,7 +488,7 @@ def encode(
         if places is not None:
             selection = np.flatnonzero(places == place)
             reference = {role: column.take(selection) for role, column in of_gold.items()}
-        parts[name] = _encode_part(name, mine, reference, verdicts.source, kind, positive, values, scale)
+        parts[name] = _encode_part(name, mine, reference, verdicts.source, kind, positive, values, scale, mirrored)
     return parts
 
 
@@ -528,6 +533,7 @@ def _encode_part(
     positive: Any,
     values: Mapping[Any, float] | None,
     scale: tuple[float, float] | None,
+    mirrored: bool,
 ) -> Encoded:
     reply = columns["verdict"]
     n = len(reply)
@@ -589,6 +595,7 @@ def _encode_part(
         share=scheme.share,
         what=scheme.what,
         same_scale=scheme.of_human is None,
+        mirrored=mirrored,
         extra={role: columns[role] for role in _EXTRA if role in columns},
         gold=reference,
         clusters=clusters,
