@@ -86,7 +86,7 @@ def test_bradley_terry_is_its_twin(small, ties, bias):
 
 
 def test_slopes_are_their_twin(small):
-    model = WorkerBradleyTerry(spread=0.7, prior=2.0, tol=1e-7, intervals="none").fit(small)
+    model = WorkerBradleyTerry(slope_spread=0.7, prior=2.0, tol=1e-7, intervals="none").fit(small)
 
     def objective(x):
         return twins.penalised(
@@ -118,7 +118,7 @@ def test_plackett_luce_is_its_twin():
     model = PlackettLuce(workers=False, prior=2.0, tol=1e-7).fit(votes)
     found = twins.climb(lambda x: twins.plackett_luce(votes, x, np.ones(3), 2.0), np.zeros(5))
     np.testing.assert_allclose(model.scores_, found, atol=1e-6)
-    with_workers = PlackettLuce(spread=0.5, prior=2.0, tol=1e-7).fit(votes)
+    with_workers = PlackettLuce(slope_spread=0.5, prior=2.0, tol=1e-7).fit(votes)
 
     def objective(x):
         return twins.plackett_luce(votes, x[:5], x[5:], 2.0) - 0.5 * ((x[5:] - 1) ** 2).sum() / 0.5**2
@@ -176,7 +176,7 @@ def test_plackett_luce_recovers_scores_and_finds_guessers():
 def test_the_spread_of_alike_workers_is_none():
     games = mh.simulate(30, 40, 20_000, seed=0, kind="pairwise").log
     model = WorkerBradleyTerry(intervals="none").fit(games)
-    assert model.spread_ < 0.15
+    assert model.slope_spread_ < 0.15
     plain = BradleyTerry(intervals="none").fit(games)
     np.testing.assert_allclose(model.scores_, plain.scores_, atol=0.03)
 
@@ -334,7 +334,7 @@ def test_bad_settings_are_named():
         (BradleyTerry(level=1.0), "level.*0.*1"),
         (BradleyTerry(intervals="exact"), "intervals"),
         (BradleyTerry(n_resamples=1), "n_resamples.*2"),
-        (WorkerBradleyTerry(spread=-1.0), "spread.*0"),
+        (WorkerBradleyTerry(slope_spread=-1.0), "slope_spread.*0"),
         (CrowdBT(link=0), "link.*0"),
         (RankCentrality(prior=0), "prior.*0"),
     ]:

@@ -310,7 +310,7 @@ class WorkerBradleyTerry(_Fitter, default=True):
     left_bias : bool or "worker", default False
         True estimates one advantage of being shown on the left; ``"worker"`` estimates it per worker, shrunk toward the
         mean.
-    spread : float or None, default None
+    slope_spread : float or None, default None
         Standard deviation of the slopes; None estimates it.
     prior, intervals, level, n_resamples, seed
         As for :class:`BradleyTerry`. Intervals condition on the estimated slopes and are widened by the possible
@@ -347,7 +347,7 @@ class WorkerBradleyTerry(_Fitter, default=True):
         self,
         ties: Ties = "davidson",
         left_bias: bool | Literal["worker"] = False,
-        spread: float | None = None,
+        slope_spread: float | None = None,
         prior: float = 3.0,
         intervals: Intervals = "sandwich",
         level: float = 0.95,
@@ -358,7 +358,7 @@ class WorkerBradleyTerry(_Fitter, default=True):
     ) -> None:
         self.ties = ties
         self.left_bias = left_bias
-        self.spread = spread
+        self.slope_spread = slope_spread
         self.prior = prior
         self.intervals = intervals
         self.level = level
@@ -368,15 +368,15 @@ class WorkerBradleyTerry(_Fitter, default=True):
         self.tol = tol
 
     def _model(self, games: Comparisons) -> dict[str, Any]:
-        if self.spread is not None:
-            check_positive("spread", self.spread)
+        if self.slope_spread is not None:
+            check_positive("slope_spread", self.slope_spread)
         if self.left_bias != "worker":
             check_flag("left_bias", self.left_bias)
         several = games.n_workers > 1
         own = "worker" if several else "shared"
         return {
             "slopes": several,
-            "slope_spread": None if self.spread is None else float(self.spread),
+            "slope_spread": None if self.slope_spread is None else float(self.slope_spread),
             "left_bias": own if self.left_bias == "worker" else ("shared" if self.left_bias else "none"),
         }
 
@@ -386,7 +386,7 @@ class WorkerBradleyTerry(_Fitter, default=True):
         return self._fitted().fit_as(GameFit).slope
 
     @property
-    def spread_(self) -> float:
+    def slope_spread_(self) -> float:
         """Standard deviation of the slopes, fixed or estimated; NaN with a single worker."""
         return self._fitted().fit_as(GameFit).slope_spread
 

@@ -79,7 +79,7 @@ class PlackettLuce(RankingEstimator, default=True):
     ----------
     workers : bool, default True
         Estimate a slope per worker (if there are at least two).
-    spread : float or None, default None
+    slope_spread : float or None, default None
         Standard deviation of the slopes; None estimates it.
     prior : float, default 3.0
         Prior standard deviation of the scores.
@@ -115,7 +115,7 @@ class PlackettLuce(RankingEstimator, default=True):
     def __init__(
         self,
         workers: bool = True,
-        spread: float | None = None,
+        slope_spread: float | None = None,
         prior: float = 3.0,
         intervals: Literal["sandwich", "none"] = "sandwich",
         level: float = 0.95,
@@ -123,7 +123,7 @@ class PlackettLuce(RankingEstimator, default=True):
         tol: float = 1e-2,
     ) -> None:
         self.workers = workers
-        self.spread = spread
+        self.slope_spread = slope_spread
         self.prior = prior
         self.intervals = intervals
         self.level = level
@@ -133,8 +133,8 @@ class PlackettLuce(RankingEstimator, default=True):
     def _check(self) -> None:
         check_flag("workers", self.workers)
         check_positive("prior", self.prior)
-        if self.spread is not None:
-            check_positive("spread", self.spread)
+        if self.slope_spread is not None:
+            check_positive("slope_spread", self.slope_spread)
         check_choice("intervals", self.intervals, ("sandwich", "none"))
         check_between("level", self.level, such_as=0.95)
         check_number("max_iter", self.max_iter, least=1, whole=True)
@@ -156,7 +156,7 @@ class PlackettLuce(RankingEstimator, default=True):
         result = votes.table.plackett_luce_fit(
             slopes=bool(self.workers) and m > 1,
             prior=float(self.prior),
-            spread=None if self.spread is None else float(self.spread),
+            spread=None if self.slope_spread is None else float(self.slope_spread),
             errors=with_intervals,
             by_worker=clusters[0] == "workers",
             max_iter=int(self.max_iter),
@@ -199,7 +199,7 @@ class PlackettLuce(RankingEstimator, default=True):
         return self._fitted().fit_as(SlopeFit).slope
 
     @property
-    def spread_(self) -> float:
+    def slope_spread_(self) -> float:
         """Standard deviation of the slopes, fixed or estimated; NaN if there are no slopes."""
         return self._fitted().fit_as(SlopeFit).slope_spread
 
