@@ -3,8 +3,8 @@
 //! The core knows nothing of Python; everything that touches the interpreter lives in the module `python`, behind the
 //! feature of the same name. Three rules hold throughout:
 //!
-//! * **Sparse**: nothing is ever sized tasks × workers. * **Same bits on any number of threads**: work is cut into
-//! chunks by the size of the data, and partial sums are added
+//! * **Sparse**: nothing is ever sized tasks × workers.
+//! * **Same bits on any number of threads**: work is cut into chunks by the size of the data, and partial sums are added
 //!   in chunk order.
 //! * **Checked once**: [`table::Table`] validates its input when it is built; kernels rely on that.
 

@@ -4,14 +4,14 @@
 //! probability `confusion[m, k, l]`, independently of the other workers. A *worker model* defines how a worker's
 //! confusion matrix is parametrised; everything else is shared:
 //!
-//! * [`sums`]: the seam. A pass maps parameters to sums; a holder of annotations makes passes; * [`pass`]: one
-//! streaming pass over annotations, from parameters to posteriors to expected counts; * [`shard`]: passes in parallel
-//! over a table in memory; [`parts`]: one pass over a part of the annotations; * [`estimate`]: how counts become
-//! parameters, by maximum likelihood or as a conjugate posterior; * [`solver`]: the M-step, and the loop that asks for
-//! sums; * [`protected`]: a start that a poor first guess cannot spoil; * [`fit`] is the loop over a table;
-//! [`fit_bayes`] for Dirichlet posteriors, [`fit_hierarchies`] for priors that are learned
-//!   from the crowd; [`fit_gibbs`] draws from the posterior; [`fit_community`] has workers of a few kinds,
-//!   [`fit_subtypes`] classes of several kinds; [`fit_grouped`] has groups of workers who share an answer.
+//! * [`sums`]: the seam. A pass maps parameters to sums; a holder of annotations makes passes.
+//! * [`pass`]: one streaming pass over annotations, from parameters to posteriors to expected counts.
+//! * [`shard`]: passes in parallel over a table in memory; [`parts`]: one pass over a part of the annotations.
+//! * [`estimate`]: how counts become parameters, by maximum likelihood or as a conjugate posterior.
+//! * [`solver`]: the M-step, and the loop that asks for sums; [`protected`]: a start that a poor first guess cannot spoil.
+//! * [`fit`]: the loop over a table; [`fit_bayes`]: Dirichlet posteriors; [`fit_hierarchies`]: priors that are learned
+//!   from the crowd; [`fit_gibbs`]: draws from the posterior; [`fit_community`]: workers of a few kinds;
+//!   [`fit_subtypes`]: classes of several kinds; [`fit_grouped`]: groups of workers who share an answer.
 
 mod bayes;
 mod cells;
