@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import zipfile
 from collections import Counter
 from pathlib import Path
@@ -518,3 +519,41 @@ def test_a_format_that_was_asked_for_says_what_it_needs(name: str, tmp_path: Pat
     (tmp_path / "log.json").write_text('[{"task": 1, "worker": "a", "label": "x"}]')
     with pytest.raises(ValueError, match=name):
         mh.read(tmp_path / "log.json", format=name)
+
+
+#: Values in place of what a log has.
+ODD = [None, True, -1, float("inf"), float("nan"), "", "x", [], {}, [1], {"a": 1}, 10**30]
+
+
+def places(value: Any) -> list[tuple[Any, Any]]:
+    """Every place in a document, as its holder and its key or number."""
+    if isinstance(value, dict | list):
+        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        return [spot for key, part in pairs for spot in [(value, key), *places(part)]]
+    return []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_odd_values_anywhere_are_read_as_they_are_or_rejected(seed: int, tmp_path: Path) -> None:
+    """No error but typed ones, no verdict without an item and a judge, and none that failed without a reason."""
+    draw = random.Random(seed)
+    sources = [path for path in sorted(LOGS.rglob("*.json*")) if path.stat().st_size < 50_000]
+    rejected = 0
+    for _ in range(40):
+        source = draw.choice(sources)
+        lines = source.suffix == ".jsonl"
+        documents = [json.loads(text) for text in (source.read_text().splitlines() if lines else [source.read_text()])]
+        holder, key = draw.choice(places(documents))
+        holder[key] = draw.choice(ODD)
+        path = tmp_path / source.name
+        path.write_text("\n".join(json.dumps(one) for one in documents))
+        try:
+            rows = open_log(path).verdicts().to_pylist()
+        except (ValueError, TypeError):
+            rows = []
+            rejected += 1
+        for row in rows:
+            assert None not in (row["task"], row["worker"])
+            verdict = next(row[name] for name in ("label", "value", "winner") if name in row)
+            assert (verdict is None) == bool(row.get("failure"))
+    assert 0 < rejected < 40

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from manyhands.errors import FileFormatError
-from manyhands.io.exports.export import Answer, Part, path_name
+from manyhands.io.exports.export import UNKNOWN, Answer, Part, path_name
 from manyhands.io.exports.files import ExportFile, Reader, rows_of
-from manyhands.io.exports.judged import fields, length_of, verdict
+from manyhands.io.exports.judged import check_id, fields, length_of, verdict
 
 FASTCHAT = "fastchat"
 ALPACA_EVAL = "alpaca-eval"
@@ -81,10 +81,13 @@ def preferences(files: Sequence[ExportFile]) -> Iterator[Part]:
 
 
 def _compared(question: str, task: Any, worker: Any, said: tuple[Any, Any, Any], extra: Mapping[str, Any]) -> Answer:
+    for value, what in ((task, "item"), (said[0], "output"), (said[1], "output")):
+        check_id(value, what)
     known = {name: value for name, value in extra.items() if value is not None and name != "when"}
     if said[-1] is None:
         known["failure"] = "no preference was found"
     status = "failed" if said[-1] is None else "given"
+    worker = UNKNOWN if worker in (None, "") else worker
     return Answer(question, "pairwise", task, worker, said, extra.get("when"), status=status, extra=known)  # type: ignore[arg-type]
 
 

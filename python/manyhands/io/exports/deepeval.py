@@ -58,7 +58,8 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
 
 
 def _cases(run: Mapping[str, Any]) -> list[Any]:
-    return [case for name in _CASES for case in run.get(name) or []]
+    lists = (run.get(name) for name in _CASES)
+    return [case for cases in lists if isinstance(cases, list) for case in cases]
 
 
 def _output(case: Mapping[str, Any]) -> Any:

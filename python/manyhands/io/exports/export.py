@@ -375,6 +375,8 @@ class Export:
             for answer in self.answers
             if answer.question in chosen and answer.source in wanted and answer.status != "rejected"
         ]
+        if all(answer.worker == UNKNOWN for answer in found):
+            raise ValueError(f"{self.name} does not name the judges of its verdicts")
         lost = self.left_out(next(iter(chosen))) if len(chosen) == 1 else {}
         lost = {what: n for what, n in lost.items() if what not in {_NOT_COUNTED[status] for status in _FAILURES}}
         if lost:

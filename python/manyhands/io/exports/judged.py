@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from manyhands.io.exports.export import NUMBER, Answer
+from manyhands.errors import FileFormatError
+from manyhands.io.exports.export import NUMBER, UNKNOWN, Answer
 
 #: Who annotates, by the words of MLflow, Langfuse and promptfoo.
 KINDS_OF_ANNOTATORS = {
@@ -21,16 +22,26 @@ KINDS_OF_ANNOTATORS = {
 
 
 def verdict(
-    question: str, task: Any, worker: Any, value: Any, *, when: Any = None, failure: Any = None, **extra: Any
+    question: Any, task: Any, worker: Any, value: Any, *, when: Any = None, failure: Any = None, **extra: Any
 ) -> Answer:
     """Return a verdict as an answer: numbers as numbers, all else as classes; without a value, it failed."""
+    check_id(task, "item")
+    question, worker = str(question), UNKNOWN if worker in (None, "") else worker
     known = {name: one for name, one in extra.items() if one is not None}
     if value is None or failure is not None or (isinstance(value, float) and math.isnan(value)):
         known["failure"] = str(failure or "no verdict")
         return Answer(question, "categorical", task, worker, None, when, status="failed", extra=known)
     if isinstance(value, int | float) and not isinstance(value, bool):
+        if not math.isfinite(value):
+            raise FileFormatError(f"the score of {worker!r} for {task!r} is {value}; correct or drop it")
         return Answer(question, "numeric", task, worker, float(value), when, extra=known)
     return Answer(question, "categorical", task, worker, str(value), when, extra=known)
+
+
+def check_id(value: Any, what: str) -> None:
+    """Raise if an id is missing."""
+    if value is None or value == "":
+        raise FileFormatError(f"a verdict names no {what} that it is about")
 
 
 def one_kind_each(verdicts: Iterable[Answer]) -> Iterator[Answer]:
