@@ -380,8 +380,11 @@ def test_the_command_survives_kill_9_and_exports_what_was_decided(folder, capfd)
     assert sorted(gold["task"].to_pylist()) == sorted(tasks)
     for part, ending in (("labels", "csv"), ("trail", "parquet"), ("label-studio", "json"), ("argilla", "jsonl")):
         assert main(["desk", "log.parquet", "--show", "text", "--export", f"{part}.{ending}", "--part", part]) == 0
-    back = mh.read("label-studio.json")
-    assert sorted(back.tasks.tolist()) == list(range(1, 10)) or sorted(back.tasks.tolist()) == sorted(tasks)
+    back = mh.read("label-studio.json", worker_from_file=True)
+    assert (back.n_tasks, back.classes.tolist()) == (9, ["cat"])
+    records = [json.loads(line) for line in Path("argilla.jsonl").read_text("utf-8").splitlines()]
+    assert sorted(one["id"] for one in records) == sorted(tasks)
+    assert all(one["suggestions"]["label"] == {"value": "cat", "score": 1.0, "agent": "ann"} for one in records)
 
 
 def test_the_design_of_a_journal_is_kept_by_later_commands(folder, model, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import shutil
 import tempfile
 import warnings
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 import manyhands as mh
-from manyhands.desk import AnswerError, ConflictError, Desk, Journal
+from manyhands.desk import AnswerError, ConflictError, Desk, Journal, export
 from manyhands.desk.accuracy import OPEN, RIGHT, SKIPPED, WRONG, accuracy, effective_annotators
 from manyhands.desk.sampling import CHOICES, LEASE, Queue
 
@@ -521,6 +522,43 @@ def test_every_kind_is_asked_decided_and_exported(tmp_path):
             assert sum(desk.labels()["decided"].to_pylist()) >= 12, kind
         with Desk(model, tmp_path / kind, choose="audit") as desk:
             assert desk.progress() == expected, kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "platforms"),
+    [
+        ("multilabel", {"choices": ["0", "2"]}, 2),
+        ("numeric", {"number": -1.5}, 2),
+        ("pairwise", {"selected": "right"}, 1),
+        ("sequences", {"start": 1, "end": 3, "text": "", "labels": ["t1"]}, 2),
+        ("texts", {"text": ["a b"]}, 2),
+        ("boxes", None, 0),
+    ],
+)
+def test_decisions_of_every_kind_go_to_platforms(tmp_path, kind, value, platforms):
+    answers = {"multilabel": [0, 2], "numeric": -1.5, "texts": "a b", "boxes": False}
+    answers["sequences"] = [{"start": 1, "end": 3, "tag": "t1"}]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = mh.aggregate(mh.simulate(kind=kind, seed=1).log)
+    with Desk(model, tmp_path / "d") as desk:
+        task = desk.next("w1")["task"]
+        desk.adjudicate(task, task[1] if kind == "pairwise" else answers[kind], by="ann", client="w1")
+        for place, platform in enumerate(("label-studio", "argilla")):
+            path = tmp_path / f"{platform}.json"
+            if place >= platforms:
+                with pytest.raises(ValueError, match=platform):
+                    export(desk, str(path), platform)
+                assert not path.exists()
+                continue
+            assert export(desk, str(path), platform) == 1
+            (record,) = json.loads(path.read_text("utf-8"))
+            if platform == "label-studio":
+                assert record["annotations"][0]["result"][0]["value"] == value
+                assert record["data"]["adjudicator"] == "ann"
+            else:
+                (suggestion,) = record["suggestions"].values()
+                assert suggestion["agent"] == "ann"
 
 
 def _other(kind: str, answer: object, task: dict) -> object:

@@ -190,9 +190,10 @@ def _label_studio(desk: Desk, row: int, record: Mapping[str, Any]) -> dict[str, 
         "result": result,
         "ground_truth": True,
         "was_cancelled": False,
-        "completed_by": record["by"] or "desk",
     }
-    return {"data": {"task": _text(question.task(row)), "text": question.shown(row)}, "annotations": [annotation]}
+    # Label Studio rejects annotations by people who have no account there.
+    data = {"task": _text(question.task(row)), "text": question.shown(row), "adjudicator": record["by"]}
+    return {"data": data, "annotations": [annotation]}
 
 
 def _argilla(desk: Desk, row: int, record: Mapping[str, Any]) -> dict[str, Any]:
