@@ -59,6 +59,11 @@ pub(crate) trait Steps {
 }
 
 impl Course {
+    /// Whether another step is to be made.
+    pub fn running(&self, max_iter: usize) -> bool {
+        self.n_iter < max_iter && !self.converged
+    }
+
     /// Notes the objective that a step found.
     pub fn record(&mut self, objective: f64, control: &Control) {
         self.history.push(objective);
@@ -82,7 +87,7 @@ impl Course {
         control: &Control,
     ) -> Result<()> {
         self.converged = false;
-        while self.n_iter < limits.max_iter && !self.converged {
+        while self.running(limits.max_iter) {
             let objective = problem.step(point)?;
             self.advance(objective, limits.tolerance, control);
         }

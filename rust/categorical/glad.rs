@@ -71,7 +71,7 @@ pub fn glad_fit(table: &Table, options: &Options<'_>, control: &Control) -> Resu
     let order = table.by_worker(control)?;
     let mut model = Model::new(table, options, control)?;
     let mut course = Course { history: vec![model.move_tasks(1)?], ..Course::default() };
-    while course.n_iter < options.max_iter && !course.converged {
+    while course.running(options.max_iter) {
         model.move_workers(order)?;
         model.rescale();
         let objective = model.move_tasks(1)?;

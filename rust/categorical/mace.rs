@@ -68,7 +68,7 @@ pub fn mace_fit(table: &Table, options: &Options<'_>, control: &Control) -> Resu
     let mut crowd = Crowd::new(table, options, control)?;
     let mut course = Course::default();
     crowd.expect(None)?;
-    while course.n_iter < options.max_iter && !course.converged {
+    while course.running(options.max_iter) {
         crowd.maximise()?;
         let objective = crowd.expect(None)?;
         course.advance(objective, Tolerance::Share(options.tol), control);

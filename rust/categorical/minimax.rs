@@ -86,7 +86,7 @@ pub fn minimax_fit(table: &Table, options: &Options, control: &Control) -> Resul
         posterior: votes::shares(table, None, control)?.0,
     };
     let mut course = Course::default();
-    while course.n_iter < options.max_iter && !course.converged {
+    while course.running(options.max_iter) {
         model.move_workers(order)?;
         let objective = model.move_tasks(1)?;
         course.advance(objective, Tolerance::Share(options.tol), control);

@@ -76,7 +76,7 @@ pub fn membership_fit(
         if let [.., last, now] = course.history[..] {
             course.converged = Tolerance::Share(options.tol).met(last, now);
         }
-        if course.converged || course.n_iter >= options.max_iter {
+        if !course.running(options.max_iter) {
             let Course { history, n_iter, converged, .. } = course;
             return Ok(MembershipFit { memberships, counts, history, n_iter, converged });
         }

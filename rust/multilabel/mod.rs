@@ -16,6 +16,7 @@ mod rates;
 use rayon::prelude::*;
 
 use crate::base::control::Control;
+use crate::base::course::Course;
 use crate::base::memory::zeros;
 use crate::{Error, Result};
 
@@ -83,8 +84,8 @@ pub fn relevance_fit(design: &Design<'_>, start: &[f64], max_iter: usize, tol: f
     let rows = design.tallied(|_| 1.0, control)?;
     let mut expected = design.tallied(|candidate| posterior[candidate], control)?;
     let mut sums: Option<Vec<f64>> = None;
-    let (mut n_iter, mut converged) = (0, false);
-    while n_iter < max_iter && !converged {
+    let mut course = Course::default();
+    while course.running(max_iter) {
         design.write_counts(&rows, &expected, &mut counts);
         let [hits, misses, alarms, refusals] = &counts;
         rates[0].improve(design, hits, misses, control)?;
@@ -96,11 +97,11 @@ pub fn relevance_fit(design: &Design<'_>, start: &[f64], max_iter: usize, tol: f
         let found = patterns.expect(design, &evidence, &mut posterior, Some(&mut expected), control)?;
         let change = found.change;
         sums = Some(found.sums);
-        n_iter += 1;
-        converged = change < tol;
-        control.report(n_iter, change);
+        course.record(change, control);
+        course.converged = change < tol;
     }
     let prior = patterns.overall()?;
+    let Course { n_iter, converged, .. } = course;
     Ok(Fit { posterior, prior, patterns, rates, n_iter, converged })
 }
 

@@ -132,7 +132,7 @@ pub fn scheme_fit(scheme: &Scheme<'_>, control: &Control) -> Result<SchemeFit> {
         let before = objective(&weights, &losses, &given, scheme.strength);
         let settled = course.history.last().is_some_and(|&last| Tolerance::Share(scheme.tol).met(last, before));
         course.converged = settled && course.n_iter > 0;
-        if course.converged || course.n_iter >= scheme.max_iter {
+        if !course.running(scheme.max_iter) {
             return Ok(found(scheme, &answers, weights, losses, course));
         }
         weigh(scheme.norm, &losses, &given, scheme.strength, &mut weights);

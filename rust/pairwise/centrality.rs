@@ -47,7 +47,7 @@ pub fn rank_centrality_fit(
     let (mut visits, mut next): (Vec<f64>, Vec<f64>) = (zeros(n)?, zeros(n)?);
     visits.fill(1.0);
     let mut course = Course::default();
-    while course.n_iter < options.max_iter && !course.converged {
+    while course.running(options.max_iter) {
         for_items(&mut next, 1, control, &|item, to| {
             let came: f64 = graph
                 .halves_of(item)

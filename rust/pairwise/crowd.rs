@@ -66,7 +66,7 @@ pub fn crowd_bt_fit(table: &Comparisons, options: &CrowdOptions, control: &Contr
     // From scores of a reliable crowd, or no comparison identifies the reliable workers.
     let objective = climb.look(control)?;
     alone(&mut climb, objective, 20, 1e-2, &mut Course::default(), control)?;
-    while course.n_iter < options.max_iter && !course.converged {
+    while course.running(options.max_iter) {
         let objective = expect(&mut climb, &said, &workers, &mut reliability, options, control)?;
         course.advance(objective, Tolerance::Share(options.tol), control);
         let here = climb.look(control)?;

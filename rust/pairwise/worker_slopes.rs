@@ -46,7 +46,7 @@ pub(super) fn alone(
     control: &Control,
 ) -> Result<f64> {
     course.converged = false;
-    while course.n_iter < max_iter && !course.converged {
+    while course.running(max_iter) {
         let (found, gain) = climb.step(objective, goal, control)?;
         objective = found;
         course.record(objective, control);
@@ -113,7 +113,7 @@ impl Workers {
         course.history.clear();
         let mut objective = climb.look(control)? + self.density(climb.crowd());
         course.converged = false;
-        while course.n_iter < max_iter && !course.converged {
+        while course.running(max_iter) {
             let (found, worker_gain) = self.step(climb, &evidence, objective, control)?;
             let prior = self.density(climb.crowd());
             let (found, gain) = climb.step(found - prior, goal, control)?;

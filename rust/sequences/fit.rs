@@ -6,8 +6,8 @@ use super::chain::{Chain, Steps};
 use super::priors::{Prior, row};
 use super::{Chunk, Design};
 use crate::base::control::Control;
+use crate::base::course::{Course, Tolerance};
 use crate::base::memory::{clear, copied, par_tried, zeros};
-use crate::base::num::settled;
 use crate::{Error, Result};
 
 /// What cannot be observed weighs this little; it never is.
@@ -81,13 +81,12 @@ pub fn fit(design: &Design<'_>, start: &[f64], options: &Options<'_>, control: &
     let mut steps = zeros((k + 1) * k)?;
     let mut log_steps = zeros((k + 1) * k)?;
     let mut prior = Prior { cells: options.cells, first: options.prior, now: copied(options.prior)? };
-    let mut history = Vec::new();
-    let mut converged = false;
+    let mut course = Course::default();
     par_tried(parts.par_iter_mut().map(|part| part.begin(design, start, options, control)))?;
-    while history.len() < options.max_iter && !converged {
+    while course.running(options.max_iter) {
         gather(&parts, &mut counts, &mut steps);
         if options.learn {
-            for _ in 0..if history.is_empty() { options.first_rounds } else { ROUNDS } {
+            for _ in 0..if course.history.is_empty() { options.first_rounds } else { ROUNDS } {
                 control.check()?;
                 prior.learn(design, &counts)?;
             }
@@ -102,15 +101,14 @@ pub fn fit(design: &Design<'_>, start: &[f64], options: &Options<'_>, control: &
         let walk = Steps::of(k, &log_steps);
         par_tried(parts.par_iter_mut().map(|part| part.expect(design, &logs, &walk, control)))?;
         objective += parts.iter().map(|part| part.weight).sum::<f64>();
-        converged = settled(objective, history.last().copied(), options.tol);
-        history.push(objective);
-        control.report(history.len(), objective);
+        course.advance(objective, Tolerance::Share(options.tol), control);
     }
     // Parameters that the last evidence came from.
     for (i, n) in counts.iter_mut().enumerate() {
         *n += prior.at(i % design.cells());
     }
     steps.iter_mut().zip(options.steps).for_each(|(n, a)| *n += a);
+    let Course { history, converged, .. } = course;
     Ok(Fit { concentration: counts, steps, prior: prior.now, logs, log_steps, history, converged })
 }
 

@@ -85,7 +85,7 @@ pub fn fit_grouped(table: &Table, options: &GroupedOptions<'_>, control: &Contro
     loop {
         let objective = sums.log_evidence + model.log_prior(options);
         course.advance(objective, Tolerance::Share(options.tol), control);
-        if course.converged || course.n_iter >= options.max_iter {
+        if !course.running(options.max_iter) {
             break;
         }
         model.maximise(&sums, options);

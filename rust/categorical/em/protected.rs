@@ -57,7 +57,7 @@ pub(super) fn keep_to_votes<W: WorkerModel, P: Estimate<W>>(
     amend: &mut dyn FnMut(&mut Params) -> Result<()>,
 ) -> Result<()> {
     solver.keep_to_votes(true);
-    while course.n_iter < limits.max_iter && !course.converged {
+    while course.running(limits.max_iter) {
         let objective = solver.step(passes, params)?;
         course.advance(objective, limits.tolerance, solver.control());
         amend(params)?;

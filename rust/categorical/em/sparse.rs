@@ -95,7 +95,7 @@ pub fn fit(table: &Table, options: &Options<'_>, control: &Control) -> Result<Fi
         params.maximise(&sums, options);
     }
     let mut course = Course::default();
-    while course.n_iter < options.max_iter && !course.converged {
+    while course.running(options.max_iter) {
         let objective = expect(table, &candidates, &params, &mut sums, control)? + params.log_prior(options);
         course.advance(objective, Tolerance::Share(options.tol), control);
         params.maximise(&sums, options);

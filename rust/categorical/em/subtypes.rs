@@ -66,7 +66,7 @@ pub fn fit_subtypes(table: &Table, options: &SubtypesOptions<'_>, control: &Cont
     let mut model = Ebcc::new(table, options, control)?;
     let mut course = Course::default();
     model.passes.open(Model::Full, Opening::RandomKinds(options.n_subtypes, options.seed), &mut model.sums)?;
-    while course.n_iter < options.max_iter && !course.converged {
+    while course.running(options.max_iter) {
         model.maximise();
         let objective = model.expect()? + model.log_prior;
         course.advance(objective, Tolerance::Share(options.tol), control);

@@ -70,7 +70,7 @@ pub fn margin_fit(table: &Table, options: &Options, control: &Control) -> Result
     let mut better = copied(&answers)?;
     let mut objective = f64::INFINITY;
     let mut course = Course::default();
-    while course.n_iter < options.max_iter && !course.converged {
+    while course.running(options.max_iter) {
         let settled = problem.solve(&mut dual, &mut better)?;
         let [now, then] = problem.judge(&dual.weights, &answers, &mut better)?;
         // Sweeps ascent the dual; the objective itself may yet be above that of weights found before.

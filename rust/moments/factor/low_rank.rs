@@ -9,6 +9,7 @@ use rayon::prelude::*;
 
 use super::{Adjacency, Link, check_pairs, finite, not_negative, sized};
 use crate::base::control::Control;
+use crate::base::course::Course;
 use crate::base::memory::{copied, prefetch, ready, zeros};
 use crate::base::num::{cholesky, cholesky_solve};
 use crate::{Error, Result};
@@ -63,8 +64,8 @@ pub fn low_rank_fit(start: &[f64], options: &Options<'_>, control: &Control) -> 
     let cells = problem.width * problem.rank;
     let n_workers = problem.adjacency.n_workers();
     let mut next = zeros::<f64>(n_workers.div_ceil(TURNS) * cells)?;
-    let (mut n_iter, mut converged) = (0, false);
-    while n_iter < options.max_iter && !converged {
+    let mut course = Course::default();
+    while course.running(options.max_iter) {
         let mut moved = 0.0_f64;
         for turn in 0..TURNS.min(n_workers) {
             let movers = (n_workers - turn).div_ceil(TURNS);
@@ -80,15 +81,14 @@ pub fn low_rank_fit(start: &[f64], options: &Options<'_>, control: &Control) -> 
                 old.copy_from_slice(rows);
             }
         }
-        n_iter += 1;
+        course.record(moved, control);
         let largest = factor.iter().fold(0.0_f64, |most, x| most.max(x.abs()));
         if !largest.is_finite() {
             return Err(Error::invalid("the blocks are too large to be factored; divide them by a number"));
         }
-        converged = moved <= options.tol * largest;
-        control.report(n_iter, moved);
+        course.converged = moved <= options.tol * largest;
     }
-    Ok(LowRank { factor, n_iter, converged })
+    Ok(LowRank { factor, n_iter: course.n_iter, converged: course.converged })
 }
 
 /// Trace and squared norm of what the factors leave of each block, (pairs × 2).

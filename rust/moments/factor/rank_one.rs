@@ -20,6 +20,7 @@ use rayon::prelude::*;
 
 use super::Adjacency;
 use crate::base::control::Control;
+use crate::base::course::Course;
 use crate::base::memory::{collected, filled, par_tried, push, with_room, zeros};
 use crate::base::num::Sum;
 use crate::{Error, Result};
@@ -65,6 +66,13 @@ pub struct Fit {
     pub n_iter: usize,
     /// Whether the stopping rule was met.
     pub converged: bool,
+}
+
+impl Fit {
+    fn of(vector: Vec<f64>, course: Course) -> Self {
+        let Course { history, n_iter, converged, .. } = course;
+        Self { vector, history, n_iter, converged }
+    }
 }
 
 /// The pairs of each worker with their values, ready to be summed over.
@@ -200,8 +208,8 @@ fn descend(
 ) -> Result<Fit> {
     let mut x = links.start(false)?;
     let mut here = evaluate(links, &x, control)?;
-    let mut fit = Fit { vector: Vec::new(), history: Vec::new(), n_iter: 0, converged: false };
-    while fit.n_iter < options.max_iter && !fit.converged {
+    let mut course = Course::default();
+    while course.running(options.max_iter) {
         let direction = step(&here)?;
         let mut size = 1.0;
         let mut found = None;
@@ -215,19 +223,16 @@ fn descend(
             }
             size /= 2.0;
         }
-        fit.n_iter += 1;
         if let Some((trial, there)) = found {
             let moved = largest_change(&x, &trial);
-            fit.converged = options.tol > 0.0 && moved <= options.tol;
+            course.converged = options.tol > 0.0 && moved <= options.tol;
             (x, here) = (trial, there);
         } else {
-            fit.converged = true;
+            course.converged = true;
         }
-        fit.history.push(-here.objective);
-        control.report(fit.n_iter, -here.objective);
+        course.record(-here.objective, control);
     }
-    fit.vector = x;
-    Ok(fit)
+    Ok(Fit::of(x, course))
 }
 
 fn largest_change(a: &[f64], b: &[f64]) -> f64 {
@@ -357,9 +362,9 @@ pub fn msr(links: &Links, trim: &[u32], options: &Options, control: &Control) ->
     }
     let mut x = links.start(true)?;
     let sides = signs(links, &x, control)?;
-    let mut fit = Fit { vector: Vec::new(), history: Vec::new(), n_iter: 0, converged: false };
+    let mut course = Course::default();
     let (mut step, mut closest, mut idle) = (0.5, f64::INFINITY, 0);
-    while fit.n_iter < options.max_iter && !fit.converged {
+    while course.running(options.max_iter) {
         let next = links.try_each(control, |worker, ends| {
             let ratio = |end: &End| {
                 let partner = end.partner as usize;
@@ -374,9 +379,8 @@ pub fn msr(links: &Links, trim: &[u32], options: &Options, control: &Control) ->
                 None => own,
             })
         })?;
-        fit.n_iter += 1;
         let change = largest_change(&x, &next);
-        fit.converged = options.tol > 0.0 && change <= options.tol;
+        course.converged = options.tol > 0.0 && change <= options.tol;
         if change / step < closest * (1.0 - 1e-3) {
             (closest, idle) = (change / step, 0);
         } else {
@@ -385,13 +389,10 @@ pub fn msr(links: &Links, trim: &[u32], options: &Options, control: &Control) ->
         if idle == PATIENCE {
             (step, idle) = (step / 2.0, 0);
         }
-        let moved = distance(&x, &next);
-        fit.history.push(moved);
+        course.record(distance(&x, &next), control);
         x = next;
-        control.report(fit.n_iter, moved);
     }
-    fit.vector = collected(x.iter().zip(sides).map(|(x, side)| x * side))?;
-    Ok(fit)
+    Ok(Fit::of(collected(x.iter().zip(sides).map(|(x, side)| x * side))?, course))
 }
 
 /// The weighted mean of what is left of (value, weight) without the `trim` furthest on either side of `own`.
