@@ -56,7 +56,7 @@ def draws(truth: np.ndarray, n: int, number: int, seed: int) -> Any:
     """Places of known and of tested tasks, a number of times."""
     known = np.flatnonzero(truth >= 0)
     for turn in range(number):
-        order = np.random.default_rng([seed, turn, n]).permutation(known)
+        order = np.random.default_rng([*np.atleast_1d(seed), turn, n]).permutation(known)
         yield order[:n], order[n : n + MOST_TESTED]
 
 
