@@ -32,7 +32,7 @@ def test_one_label_a_task_is_warned_of(model) -> None:
     votes = of_rows(np.array([(i, i % 4, i % 2) for i in range(20)])).votes()
     with pytest.warns(mh.errors.OverlapWarning, match="labels"):
         model.fit(votes)
-    assert any("cannot be told apart" in remark for remark in model.remarks_)
+    assert any("cannot be compared" in remark for remark in model.remarks_)
 
 
 def test_a_worker_who_repeats_himself_overlaps_with_nobody() -> None:

@@ -273,10 +273,10 @@ def test_several_optimisers_and_rates_of_groups(tmp_path):
 @pytest.mark.parametrize(
     ("make", "error", "told"),
     [
-        (lambda groups: None, TypeError, "optimiser"),
+        (lambda groups: None, TypeError, "optimizer"),
         (lambda groups: [torch.optim.SGD(groups), 1], TypeError, "returned 1"),
         (lambda groups: torch.optim.SGD(groups[:1]), ValueError, "1 parameter"),
-        (lambda groups: [torch.optim.SGD(groups), torch.optim.SGD(groups[:1])], ValueError, "optimisers"),
+        (lambda groups: [torch.optim.SGD(groups), torch.optim.SGD(groups[:1])], ValueError, "optimizers"),
         (lambda groups: torch.optim.LBFGS([p for g in groups for p in g["params"]]), ValueError, "LBFGS"),
         (
             lambda groups: torch.optim.SGD([*groups, {"params": [nn.Parameter(torch.zeros(1))]}]),

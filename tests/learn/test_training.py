@@ -397,7 +397,7 @@ def test_files_of_torch_that_are_others_and_old_checkpoints_are_refused(begun):
     for content, message in (
         (backbone().state_dict(), "checkpoint"),
         ({"learner": "CCEM", "sizes": [9, 3]}, "version"),
-        ({"format": 2, "owner": {"learner": "CCEM"}}, "does not tell whose it is"),
+        ({"format": 2, "owner": {"learner": "CCEM"}}, "does not state"),
     ):
         torch.save(content, path)
         with pytest.raises(mh.errors.FileFormatError, match=message):

@@ -53,7 +53,7 @@ def test_classes_that_nobody_tells_apart_are_missing_from_the_rank() -> None:
 def test_specialists_are_seen() -> None:
     found = drawn(specialists(12, 3))
     assert found.specialists.all()
-    assert found.methods["MultiSPA"] == (True, "pairs tell 3 of 3 classes apart; every class has a specialist")
+    assert found.methods["MultiSPA"] == (True, "pairs distinguish 3 of 3 classes; every class has a specialist")
 
 
 def test_purity_is_that_of_the_crowd() -> None:
@@ -110,7 +110,7 @@ def test_specialists_do_not_replace_classes_that_are_told_apart() -> None:
     assert short.specialists.all()
     assert _applicable(short, votes, odd_cycle=True)["MultiSPA"] == (
         False,
-        "pairs tell 2 of 3 classes apart; every class has a specialist",
+        "pairs distinguish 2 of 3 classes; every class has a specialist",
     )
 
 

@@ -84,7 +84,7 @@ def build_soft(ids: list[Column], columns: list[Any], names: list[str], abstain:
     if never is not None:
         unknown = never.values[said.match(never) < 0].tolist()
         if unknown:
-            raise ValueError(f"abstain names {unknown[0]!r}, which is no column of probabilities")
+            raise ValueError(f"abstain names {unknown[0]!r}, which is not a column of probabilities")
         codes, classes, labels = soft.set_apart(codes, said, None, never)
     encoded = encode_ids(tasks, workers)
     table = checks.made_table(

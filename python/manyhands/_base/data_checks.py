@@ -105,7 +105,7 @@ def refuse_repeats(table: _core.Table | _core.Ratings | _core.CodeTable, tasks: 
     if first is not None:
         task, worker = tasks.values[[first[0]]].tolist()[0], workers.values[[first[1]]].tolist()[0]
         raise ValueError(
-            f"worker {worker!r} labelled task {task!r} more than once ({table.n_repeats():,} such rows)"
+            f"worker {worker!r} labeled task {task!r} more than once ({table.n_repeats():,} such rows)"
             f"; choose {argument('repeats', 'keep')}, 'first' or 'last'"
         )
 
@@ -167,7 +167,7 @@ def checked_weights(data: Any, what: str) -> npt.NDArray[np.float64]:
     if bad.any():
         row = int(np.argmax(bad))
         raise ValueError(
-            f"{what} holds {weights[row]:g} at row {row}; a weight counts a label so many times and must be {COUNTS}: "
+            f"{what} holds {weights[row]:g} at row {row}; a weight is a number of labels and must be {COUNTS}: "
             f"{'divide' if large.any() else 'multiply'} all weights by a number, or drop the row"
         )
     if small.any():
@@ -194,7 +194,7 @@ def checked_values(data: Any, what: str) -> npt.NDArray[np.float64]:
     bad = np.isinf(values)
     if bad.any():
         row = int(np.argmax(bad))
-        raise ValueError(f"{what} holds {values[row]} at row {row}; values must be finite: mend or drop that row")
+        raise ValueError(f"{what} holds {values[row]} at row {row}; values must be finite: fix or drop that row")
     return values
 
 

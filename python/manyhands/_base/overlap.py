@@ -31,14 +31,14 @@ def doubts(votes: Answers) -> Doubts:
 def _groups(votes: Answers) -> Doubts:
     groups = votes._table.group_counts()
     if len(groups) == (votes.labels_per_worker > 0).sum():
-        apart = "No task has labels of two workers: they cannot be told apart, and confidences rest on prior beliefs."
+        apart = "No task has labels of two workers: workers cannot be compared, and confidences rest on prior beliefs."
         return Doubts(loud=(apart,))
     if len(groups) == 1:
         return Doubts()
     largest = int(groups.max()) / votes.n_annotations
     remark = (
         f"The workers fall into {len(groups):,} groups that share no task, with {largest:.0%} of the labels in one: "
-        "how good those of one group are beside those of another rests on prior beliefs.",
+        "how good one group is compared with another rests on prior beliefs.",
     )
     return Doubts(loud=remark) if 1 - largest > _NOTABLE else Doubts(quiet=remark)
 

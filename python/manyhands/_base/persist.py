@@ -321,7 +321,7 @@ def _read_header(file: BufferedReader, name: str, size: int) -> tuple[str, dict[
     kind, meta, specs = _parse_header(name, header)
     expected = begin + length + sum(_n_bytes(dtype, shape) for dtype, shape, _ in specs.values())
     if expected != size:
-        raise FileFormatError(f"{name} is truncated or damaged: it has {size:,} bytes, its header says {expected:,}")
+        raise FileFormatError(f"{name} is truncated or damaged: it has {size:,} bytes, its header states {expected:,}")
     return kind, meta, specs
 
 

@@ -113,7 +113,7 @@ def set_apart(codes: Codes, names: Names, fixed: Names | None, abstain: Names) -
         fixed = names.take(np.flatnonzero(abstain.match(names) < 0))
     elif (fixed.match(abstain) >= 0).any():
         both = abstain.values[fixed.match(abstain) >= 0].tolist()[0]
-        raise ValueError(f"{both!r} is in both classes and abstain; a label that can be true is no abstention")
+        raise ValueError(f"{both!r} is in both classes and abstain; a label that can be true cannot be an abstention")
     if not len(fixed):
         raise ValueError(f"every label is an abstention ({listed(abstain.values.tolist())}): there are no classes")
     labels = fixed.followed_by(abstain)

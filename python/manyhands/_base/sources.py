@@ -163,7 +163,7 @@ def kind_of(path: Path) -> Literal["csv", "parquet"]:
     kind = _by_ending(path)
     if kind is None:
         known = ", ".join(sorted([*CSV, *PARQUET]))
-        raise ValueError(f"cannot tell what kind of file {str(path)!r} is; its name should end in one of {known}")
+        raise ValueError(f"unknown kind of file: {str(path)!r}; its name should end in one of {known}")
     return kind
 
 
@@ -208,7 +208,7 @@ def file_kind(path: Path, format: str = "auto", content: bytes | None = None) ->
     if format == "auto" and kind == "csv":
         endings = ", ".join((*sorted([*CSV, *PARQUET]), *DOCUMENTS, *CONLL))
         raise ValueError(
-            f"cannot tell what kind of file {str(path)!r} is; its name should end in one of {endings} "
+            f"unknown kind of file: {str(path)!r}; its name should end in one of {endings} "
             f"({', '.join(CSV)} also with {', '.join(COMPRESSED)}), or say what it is with "
             f"{argument('format')}, such as 'csv'"
         )
@@ -405,7 +405,7 @@ class Source:
             return f"; if fields are separated by {other!r}, say {argument('delimiter', other)}"
         if self.layout.header and any(re.fullmatch(r"-?\d+([.,]\d+)?|", name.strip()) for name in names):
             return (
-                f"; if the first line is no header, say {argument('header', False)}, and name columns by "
+                f"; if the first line is not a header, pass {argument('header', False)}, and name columns by "
                 "their numbers: 1, 2, …"
             )
         return ""
@@ -473,7 +473,7 @@ def reading(source: Source) -> Iterator[None]:
         raise
     except (pa.ArrowException, OSError, UnicodeError, csv.Error) as error:
         lines = str(error).strip().splitlines()
-        reason = f"{lines[0] if lines else type(error).__name__} (is the file truncated, or not what its name says?)"
+        reason = f"{lines[0] if lines else type(error).__name__} (is the file truncated, or of another format?)"
         raise FileFormatError(f"cannot read {source}: {_located(source, error) or reason}") from error
 
 

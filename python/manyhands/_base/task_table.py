@@ -180,7 +180,7 @@ class Answers(Records):
             )
         if self._one_per_task(said):
             raise ValueError(
-                f"column {column!r} has one value per task, whoever answered: it is the item, not the answer; {cure}"
+                f"column {column!r} has one value per task for all workers: it is the item, not the answer; {cure}"
             )
 
     def _one_per_task(self, values: npt.NDArray[Any]) -> bool:

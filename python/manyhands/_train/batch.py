@@ -74,7 +74,7 @@ def rows_of(votes: Annotations, n_rows: int, tasks: Any) -> npt.NDArray[np.int64
         lost = (rows < 0) | (rows >= n_rows)
         if lost.any():
             raise ValueError(
-                f"tasks {listed(names[lost].tolist())} of the votes are no rows of X, which has {n_rows}; name the "
+                f"tasks {listed(names[lost].tolist())} of the votes are not rows of X, which has {n_rows}; name the "
                 "rows with tasks=, or leave those tasks out with votes.select(tasks=...)"
             )
         return rows

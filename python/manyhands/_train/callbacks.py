@@ -67,7 +67,7 @@ def check_callbacks(callbacks: Any) -> None:
         odd = [name for name in named if name not in MOMENTS]
         if odd and not callable(callback):
             raise ValueError(
-                f"{type(callback).__name__} has {listed(odd)}, which is no moment of a training; there are "
+                f"{type(callback).__name__} has {listed(odd)}, which is not a stage of training; there are "
                 f"{', '.join(MOMENTS)}"
             )
         if not named and not callable(callback):

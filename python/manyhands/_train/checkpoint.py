@@ -35,7 +35,7 @@ def prepare(path: str | os.PathLike[str] | None, *, resume: bool, overwrite: boo
             raise ValueError(f"{asked}=True needs the file to {what}: set checkpoint=")
         return
     if resume and overwrite:
-        raise ValueError("resume=True goes on from the checkpoint, overwrite=True begins anew: give one of them")
+        raise ValueError("resume=True continues from the checkpoint, overwrite=True starts again: pass one of them")
     target = Path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {target.parent} for the checkpoint {target}; make it first")
@@ -46,7 +46,7 @@ def prepare(path: str | os.PathLike[str] | None, *, resume: bool, overwrite: boo
     if target.exists() and not (resume or overwrite):
         raise FileExistsError(
             f"the checkpoint {target} is there already: fit(..., resume=True) goes on from it, fit(..., "
-            "overwrite=True) begins anew and writes over it"
+            "overwrite=True) starts again and replaces it"
         )
     with archive.writing(target, _WHAT):
         check_writable(target)
@@ -64,8 +64,8 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise FileFormatError(f"{path} is a file of torch, but no checkpoint of manyhands")
     if content.get("format") != _FORMAT:
         raise FileFormatError(
-            f"the checkpoint {path} is of another version of manyhands, and does not tell which crowd it is of; "
-            "begin anew, or go on with that version"
+            f"the checkpoint {path} is of another version of manyhands, and does not state which crowd it belongs to; "
+            "start again, or continue with that version"
         )
     return content
 
@@ -97,7 +97,9 @@ class Owner:
         try:
             other = Owner(**content["owner"])
         except (KeyError, TypeError):
-            raise FileFormatError(f"the checkpoint {path} does not tell whose it is; begin anew") from None
+            raise FileFormatError(
+                f"the checkpoint {path} does not state which crowd it belongs to; start again"
+            ) from None
         if other.learner != self.learner or (other.n_workers, other.n_classes) != (self.n_workers, self.n_classes):
             raise ValueError(
                 f"{path} is of a {other.learner} with {other.n_workers} workers and {other.n_classes} classes, not of "
@@ -111,7 +113,7 @@ class Owner:
         if other.votes != self.votes:
             raise ValueError(
                 f"{path} is of the same workers, but of other annotations than these; resuming needs the same, begin "
-                "anew with others"
+                "again with others"
             )
         changed = [
             f"{name}={other.settings.get(name)}, now {self.settings.get(name)}"

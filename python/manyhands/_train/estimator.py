@@ -338,7 +338,7 @@ class NetworkEstimator(Parameters, Training, ABC):
             if not math.isfinite(value):
                 raise FloatingPointError(
                     f"the loss became {value} in epoch {run.epoch + 1}; lower lr (now {self.lr:g}) or the weight "
-                    "of the regulariser, or set clip"
+                    "of the regularizer, or set clip"
                 )
             run.learn(loss, len(batch), parameters)
             total += value * len(batch)

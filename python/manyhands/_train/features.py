@@ -37,7 +37,7 @@ class Features(Protocol):
     def collated(self, collate: Collate) -> Self:
         """The same, with a function of the user's that makes a batch of items."""
         raise TypeError(
-            "collate_fn in loader= makes a batch of the items of a Dataset, but X is none; leave it out, or give one"
+            "collate_fn in loader= makes a batch of the items of a Dataset, but X is not one; leave it out, or pass one"
         )
 
 
@@ -95,7 +95,7 @@ class _MappingFeatures(Features):
         lengths = {name: len(values) for name, values in self._data.items()}
         if len(set(lengths.values())) > 1:
             told = ", ".join(f"{name} {length}" for name, length in lengths.items())
-            raise ValueError(f"X has different numbers of rows by name: {told}; give each a row a sample")
+            raise ValueError(f"X has different numbers of rows by name: {told}; pass one row per sample")
 
     def __len__(self) -> int:
         return len(next(iter(self._data.values())))
@@ -156,7 +156,7 @@ def _tensor(value: Any, what: str) -> Tensor:
         return _floats(torch.as_tensor(value))
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(
-            f"{what} must be numbers, and a {type(value).__name__} is none; leave it out of the items, or turn it into "
+            f"{what} must be numbers, not {type(value).__name__}; leave it out of the items, or turn it into "
             f"numbers ({error})"
         ) from error
 
@@ -175,7 +175,7 @@ def as_features(X: Any) -> Features:
     """Wrap an array, tensor, SciPy sparse matrix, frame, mapping or map-style dataset; reject what is not finite."""
     if isinstance(X, Tensor):
         if X.ndim == 0:
-            raise TypeError("X is a single number; give a row a sample")
+            raise TypeError("X is a single number; pass one row per sample")
         _refuse_not_finite(torch.isfinite(X).reshape(len(X), -1).all(dim=1).cpu().numpy() if len(X) else None)
         return _TensorFeatures(X)
     if isinstance(X, Mapping):

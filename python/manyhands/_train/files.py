@@ -295,14 +295,14 @@ def _class_of(path: str, name: str) -> type[Any]:
     import_module("manyhands.defer").all_deferrals()
     known = {file_name(cls): cls for cls in concrete(NetworkEstimator, "")}  # type: ignore[type-abstract]
     if name not in known:
-        raise FileFormatError(f"{path} holds a {name}, which nobody has defined; import what defines it first")
+        raise FileFormatError(f"{path} holds a {name}, which is not defined; import the module that defines it first")
     return known[name]
 
 
 def _outer(path: str, name: str, n_classes: int) -> Outer:
     known = {cls.__name__: cls for cls in concrete(Outer, "")}
     if name not in known:
-        raise FileFormatError(f"{path} holds a layer {name}, which nobody has defined")
+        raise FileFormatError(f"{path} holds a layer {name}, which is not defined")
     return known[name].blank(n_classes)
 
 

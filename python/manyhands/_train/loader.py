@@ -37,7 +37,7 @@ def check_loader(options: Any) -> None:
     try:
         DataLoader(_Fetched(None), batch_size=None, **given)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"loader={dict(options)!r} are no options of a DataLoader: {error}") from error
+        raise type(error)(f"loader={dict(options)!r} has invalid options of a DataLoader: {error}") from error
 
 
 class Loaded(Features):

@@ -63,17 +63,17 @@ def _users(make: Any, groups: Groups) -> list[torch.optim.Optimizer]:
     found = list(made) if isinstance(made, Iterable) else [made]
     for one in found:
         if not isinstance(one, torch.optim.Optimizer):
-            raise TypeError(f"optimizer= must return an optimiser of torch, or several; it returned {one!r}")
+            raise TypeError(f"optimizer= must return an optimizer of torch, or several; it returned {one!r}")
         if isinstance(one, torch.optim.LBFGS):
             raise ValueError("LBFGS computes the loss several times a step, which this loop does not; take another")
     learnt = [p for one in found for group in one.param_groups for p in group["params"]]
     ids = {id(p) for p in learnt}
     if len(ids) < len(learnt):
-        raise ValueError("optimizer= gave a parameter to two optimisers; give each to one")
+        raise ValueError("optimizer= gave a parameter to two optimizers; give each to one")
     left = sum(p.requires_grad and id(p) not in ids for group in groups for p in group["params"])
     if left:
         raise ValueError(
-            f"optimizer= left out {counted(left, 'parameter')}; for those that shall stay as they are, set "
+            f"optimizer= left out {counted(left, 'parameter')}; for those that must not change, set "
             "requires_grad_(False) in the network"
         )
     if ids - {id(p) for group in groups for p in group["params"]}:

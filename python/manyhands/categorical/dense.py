@@ -168,7 +168,9 @@ def _refuse_twice(column: Column, what: str) -> None:
     codes, names = column.encode()
     if len(names) < len(codes):
         twice = names.take(np.flatnonzero(np.bincount(codes) > 1)[:1]).values.tolist()[0]
-        raise ValueError(f"several {what} are called {twice!r}; there must be one row a task and one column a worker")
+        raise ValueError(
+            f"several {what} are called {twice!r}; there must be one row per task and one column per worker"
+        )
 
 
 def _refuse_ids_among_labels(codes: Codes, columns: npt.NDArray[np.intp], n_rows: int, workers: Column | None) -> None:

@@ -53,7 +53,7 @@ class _Grouped(Aggregator):
         if self.groups is not None:
             return given_groups(votes, self.groups), ()
         if not one_answer(votes).any():
-            nothing = "No worker has one answer to a task that counts: whether workers depend on others cannot be told."
+            nothing = "No worker has one answer to a task that counts: whether workers depend on each other is unknown."
             return np.arange(votes.n_workers), (nothing,)
         known = beliefs(votes)
         pairs = pair_excess(known, min_overlap=int(self.min_overlap), share=0.0, most=1.0)
@@ -85,9 +85,7 @@ def none_found(found: Grouping, votes: Annotations) -> tuple[str, ...]:
     """What to say where there was nothing to find groups by."""
     if found.n_pairs or votes.n_workers < 2:
         return ()
-    return (
-        "No two workers share enough tasks on which others differ: whether they depend on one another is not told.",
-    )
+    return ("No two workers share enough tasks on which others differ: whether they depend on each other is unknown.",)
 
 
 def named_groups(codes: Codes, workers: npt.NDArray[Any]) -> list[list[Any]]:

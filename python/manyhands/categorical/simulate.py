@@ -327,7 +327,7 @@ def _size(name: str, asked: int | None, found: int | None) -> int:
         asked = _DEFAULT[name] if found is None else found
     size = _whole(name, asked, 1, _LARGEST[name])
     if found is not None and found != size:
-        raise ValueError(f"{name} is {size}, but the truth or confusion given says {found}; they must be the same")
+        raise ValueError(f"{name} is {size}, but truth or confusion has {found}; they must be equal")
     return size
 
 
@@ -408,7 +408,7 @@ def _pattern(
     chosen = {"labels_per_task": labels_per_task, "density": density, "pairs": pairs}
     named = [name for name, value in chosen.items() if value is not None]
     if len(named) > 1:
-        raise TypeError(f"{' and '.join(named)} are given; each says alone who labels what, so give one")
+        raise TypeError(f"{' and '.join(named)} are given; each determines which worker labels which task; pass one")
     if density is not None:
         return {"density": np.array(np.broadcast_to(_floats("density", density, n_workers), n_workers))}
     if pairs is not None:
@@ -449,7 +449,7 @@ def _as_activity(activity: float | npt.ArrayLike | None, n_workers: int, seed: i
     if weights.ndim:
         return np.ascontiguousarray(weights)
     if not (np.isfinite(weights) and weights >= 0):
-        raise ValueError(f"activity is {activity}; give an exponent of zero or more, or one weight a worker")
+        raise ValueError(f"activity is {activity}; give an exponent of zero or more, or one weight per worker")
     # Ranks are shuffled, or the busiest workers would all come from the crowd named first.
     ranks = np.random.default_rng([seed, len(CROWDS)]).permutation(n_workers) + 1.0
     return np.asarray(ranks**-weights)

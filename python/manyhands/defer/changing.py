@@ -87,7 +87,7 @@ class PresentSkill(Deferral):
             raise ValueError(
                 "half_life= needs times= of the cases, which say what was answered when"
                 if times is None
-                else "times= mean nothing without half_life=, which says how long an answer counts"
+                else "times= mean nothing without half_life=, the time after which an answer counts half"
             )
 
         def data() -> CaseData:

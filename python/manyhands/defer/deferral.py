@@ -174,7 +174,7 @@ class Deferral(CrowdNetworkEstimator):
         return self._checked_classes(run(self._network, x))
 
     def _checked_classes(self, logits: Tensor) -> Tensor:
-        return checked_logits(logits, len(self._classes), "the classifier must return one logit a class")
+        return checked_logits(logits, len(self._classes), "the classifier must return one logit per class")
 
     def _checked_gate(self, logits: Tensor) -> Tensor:
         what = f"the gate must return a logit for each of {len(self._workers)} experts"

@@ -194,7 +194,7 @@ def coverage_accuracy(
     rows, right = as_rows("scores", scores), _as_correct(correct)
     n, n_options = rows.shape
     if n_options == 1:
-        raise ValueError("a curve needs an expert beside the classifier: scores have only one column")
+        raise ValueError("a curve needs an expert in addition to the classifier: scores have only one column")
     if right.shape != rows.shape:
         raise ValueError(f"correct must have the shape of the scores, {rows.shape}, not {right.shape}")
     check_choice("how", how, ("capacity", "ranked"))

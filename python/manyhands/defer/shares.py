@@ -79,7 +79,9 @@ def _coded(experts: Names, given: Mapping[Any, Any], what: str) -> Iterator[tupl
     """Each expert that is named, by code and name, with the answers about them."""
     for (name, value), code in zip(given.items(), experts.find(given), strict=True):
         if code < 0:
-            raise KeyError(f"{what} names {name!r}, who is no expert; there are {listed(experts.values.tolist(), 5)}")
+            raise KeyError(
+                f"{what} names {name!r}, which is not an expert; there are {listed(experts.values.tolist(), 5)}"
+            )
         yield int(code), name, value
 
 
@@ -113,5 +115,5 @@ def _refuse_impossible(lower: Array, upper: Array) -> None:
     if upper.sum() < 1 - _ROUNDING:
         raise ValueError(
             f"the greatest shares of the experts ({upper[:-1].sum():g} together) and of the classifier "
-            f"({upper[-1]:g}) sum to less than one, so some cases would have nobody; raise the workload or the coverage"
+            f"({upper[-1]:g}) sum to less than one, so some cases would be left over; raise the workload or the coverage"
         )

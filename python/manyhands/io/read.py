@@ -425,7 +425,9 @@ class Log:
         """Read a table of classes from columns of probabilities."""
         for name in self.asked:
             if name not in ("task", "worker", *_SOFT):
-                raise ValueError(f"{argument(name)} means nothing beside probabilities, which give each class a column")
+                raise ValueError(
+                    f"{argument(name)} cannot be combined with probabilities, which have one column per class"
+                )
         wanted = spread({"task": self.asked.get("task"), "worker": self.asked.get("worker")})
         wanted |= {("probability", place): (f"probability of {name!r}", name) for place, name in enumerate(names)}
         read = self._roles(wanted, ("probability",))

@@ -92,7 +92,7 @@ class Learner(CrowdNetworkEstimator):
     # --------------------------------------------------------------------------------------------- helpers
 
     def _checked(self, logits: Tensor) -> Tensor:
-        return checked_logits(logits, len(self._classes), "the backbone must return one logit a class")
+        return checked_logits(logits, len(self._classes), "the backbone must return one logit per class")
 
     def _reduce(self, losses: Tensor, batch: Batch) -> Tensor:
         """Mean of annotation losses, weighted according to `reduction`."""

@@ -85,7 +85,7 @@ class Diagnosis:
             f"{self.n_workers:,} workers in {len(self.components):,} groups that share tasks ({groups})",
             f"{self.n_pairs:,} pairs, sharing {_three(self.overlap)} tasks; {_three(self.partners)} partners a worker",
             f"{self.n_triples:,} triples",
-            f"{self.rank} of {self.n_classes} classes told apart (singular values {values}; noise {self.noise:.2g})",
+            f"{self.rank} of {self.n_classes} classes distinguishable (singular values {values}; noise {self.noise:.2g})",
             f"{int(self.specialists.sum())} of {self.n_classes} classes have a specialist "
             f"(purest answers {', '.join(f'{purity:.2f}' for purity in self.purity[:10])})",
         ]
@@ -221,7 +221,7 @@ def _applicable(found: Diagnosis, votes: Annotations, odd_cycle: bool) -> dict[s
     k, short = found.n_classes, found.rank < found.n_classes
     several = sum(size > 1 for size in found.components) > 1
     apart = "; groups are solved one by one" if several else ""
-    told = f"pairs tell {found.rank} of {k} classes apart"
+    told = f"pairs distinguish {found.rank} of {k} classes"
     if not found.n_pairs:
         reason = "no two workers share enough tasks"
         pairs, triples, one_coin = (False, reason), (False, reason), (False, reason)
@@ -240,7 +240,7 @@ def _applicable(found: Diagnosis, votes: Annotations, odd_cycle: bool) -> dict[s
         "CoupledNMF": pairs,
         "SymmetricNMF": pairs if fits else (False, f"workers × classes is {dense:,}, beyond {LARGEST:,}"),
         "CoupledCPD": triples,
-        "SpectralDS": (found.group_rank == k, f"groups of workers tell {found.group_rank} of {k} classes apart"),
+        "SpectralDS": (found.group_rank == k, f"groups of workers distinguish {found.group_rank} of {k} classes"),
         "SpectralMetaLearner": (
             (k == 2 and found.n_triples > 0, "two classes and triples" if found.n_triples else "no triples")
             if k == 2

@@ -436,6 +436,6 @@ class SpectralMetaLearner(_PairSkills):
         winners, tied = _core.winners(votes.table.vote_shares()[0])
         majority = float(np.mean(np.where(tied, 0.0, 2.0 * winners - 1.0)))
         return float(np.clip(majority, -most, most)), (
-            "Triples of workers have too few tasks in common to tell the class balance, which was taken from the "
+            "Triples of workers have too few tasks in common to estimate the class balance, which was taken from the "
             "majority vote.",
         )

@@ -30,7 +30,7 @@ def simulate(
     ----------
     n_tasks, n_workers, n_classes : int, optional
         Sizes of the log, by default 200, 20 and 5.
-    crowd : str or mapping, default "neighbors"
+    crowd : str or mapping, default "neighbours"
         Kind of crowd; by default errors fall on the grades next to the true one.
     seed : int, default 0
         Seed of all random draws.

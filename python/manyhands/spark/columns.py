@@ -143,7 +143,7 @@ class Log:
         if found["no label"] == n:
             raise ValueError(f"{self._missing('label', found)}: there is nothing to aggregate")
         if found.get("no order"):
-            raise ValueError(f"{self._missing('order', found)}; without it nobody knows which answer was the first")
+            raise ValueError(f"{self._missing('order', found)}; without it the order of answers is unknown")
         role = self.roles.number
         if role is None:
             return
@@ -155,13 +155,13 @@ class Log:
             )
         if role == "confidence" and found["beyond"]:
             raise ValueError(
-                f"{what} holds {counted(found['beyond'], 'row')} that are no confidence, which must be above 0 and at "
+                f"{what} holds {counted(found['beyond'], 'row')} that are not confidences, which must be above 0 and at "
                 "most 1"
             )
         if role == "weight" and (found["large"] or (found["small"] and not found["sound"])):
             raise ValueError(
                 f"{what} holds {counted(found['large'] or found['small'], 'row')} whose weight is too "
-                f"{'large' if found['large'] else 'small'}; a weight counts a label so many times and must be {COUNTS}"
+                f"{'large' if found['large'] else 'small'}; a weight is a number of labels and must be {COUNTS}"
             )
         if role == "weight" and found["small"]:
             rows = counted(found["small"], "row")
@@ -195,7 +195,7 @@ def _check_settings(roles: Roles, rules: Rules) -> None:
         raise ValueError("give weights or confidences, not both: a confidence becomes the weight of its label")
     if rules.repeats in ("first", "last") and roles.order is None:
         raise ValueError(
-            f"repeats={rules.repeats!r} needs order_by=, a column that tells which answer came first: rows of a "
+            f"repeats={rules.repeats!r} needs order_by=, a column with the order of answers: rows of a "
             "DataFrame have no order"
         )
     if rules.repeats not in ("first", "last") and roles.order is not None:

@@ -221,7 +221,7 @@ def _refuse_repeats(log: Log) -> None:
     if len(found):
         row = found.to_pylist()[0]
         raise ValueError(
-            f"worker {row['worker']!r} labelled task {row['task']!r} more than once; choose repeats='keep', or 'first' "
+            f"worker {row['worker']!r} labeled task {row['task']!r} more than once; choose repeats='keep', or 'first' "
             "or 'last' with order_by="
         )
 
@@ -372,7 +372,7 @@ def _in_order(rows: pa.Table, tasks: Ids, workers: npt.NDArray[np.uint32]) -> np
     if len(twice):
         task = names.values[[codes[order[twice[0]]]]].tolist()[0]
         raise ValueError(
-            f"a worker answered task {task!r} twice at the same place in the order of order_by; nobody knows which "
+            f"a worker answered task {task!r} twice at the same place in the order of order_by; it is unknown which "
             "answer was the first"
         )
     return order

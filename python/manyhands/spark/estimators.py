@@ -31,7 +31,7 @@ _COMMON: dict[str, tuple[Any, str]] = {
     "label_col": ("label", "column of labels"),
     "weight_col": (None, "column of weights"),
     "confidence_col": (None, "column of confidences"),
-    "order_by": (None, "column that tells which of a worker's answers to a task came first"),
+    "order_by": (None, "column with the order of a worker's answers to a task"),
     "repeats": ("keep", "what becomes of a worker's further answers to a task: keep, first, last or error"),
     "missing": ("drop", "what becomes of rows without a label: drop or error"),
     "classes": (None, "what can be true, in this order; all labels that occur if it is None"),
@@ -39,7 +39,7 @@ _COMMON: dict[str, tuple[Any, str]] = {
     "n_shards": (None, "number of shards; the log decides if it is None"),
     "retries": (3, "how often a pass that failed is run again"),
     "every": (10.0, "seconds of passes that a driver that is killed may lose"),
-    "progress": (False, "whether to show progress, or a function that is told"),
+    "progress": (False, "whether to show progress, or a callback"),
 }
 
 

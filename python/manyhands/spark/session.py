@@ -34,6 +34,6 @@ def check_java() -> None:
     """Raise for a machine without Java, which sessions of its own need; a session elsewhere does not."""
     home = os.environ.get("JAVA_HOME")
     if home is not None and not (Path(home) / "bin" / "java").is_file():
-        raise RuntimeError(f"Spark needs Java 17 or later, and JAVA_HOME={home!r} has no bin/java; mend or unset it")
+        raise RuntimeError(f"Spark needs Java 17 or later, and JAVA_HOME={home!r} has no bin/java; fix or unset it")
     if home is None and shutil.which("java") is None:
         raise RuntimeError("Spark needs Java 17 or later, and there is no java here: install one, or set JAVA_HOME")

@@ -305,7 +305,7 @@ def unpacked_names(content: persist.Content, name: str) -> Names:
             column = reader.read_all().column(0)
         column.validate(full=True)
     except (pa.ArrowException, OSError, IndexError) as error:
-        raise content.damaged(f"names {name!r} are no Arrow column") from error
+        raise content.damaged(f"names {name!r} are not an Arrow column") from error
     return Column(column, name).names()
 
 

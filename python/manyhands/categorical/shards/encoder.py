@@ -433,4 +433,4 @@ def memory_of(text: str | int) -> int:
     try:
         return int(float(number) * (1 << units[plain[len(number) :].strip()]))
     except (ValueError, KeyError, OverflowError):
-        raise ValueError(f"{text!r} is no amount of memory; say it as in '4GB' or '500MB'") from None
+        raise ValueError(f"{text!r} is not an amount of memory; write it as '4GB' or '500MB'") from None

@@ -402,7 +402,7 @@ class Export:
         kinds = [kind for kind in VERDICTS if kind in questions.values()]
         if asked is not None and asked not in kinds:
             held = ", ".join(f"{question!r} ({kind})" for question, kind in questions.items())
-            raise ValueError(f"{self.name}: {argument('kind', asked)} is none of its answers, which are {held}")
+            raise ValueError(f"{self.name}: {argument('kind', asked)} is not among its answers, which are {held}")
         if not kinds:
             held = ", ".join(f"{question!r} ({kind})" for question, kind in questions.items())
             raise ValueError(f"{self.name} holds no verdicts: they are {', '.join(VERDICTS)}, and it holds {held}")
@@ -531,9 +531,9 @@ class Export:
                 drawn.setdefault(answer.task, {}).setdefault(label, region.size)
         lost = dict.fromkeys(answer.task for answer in given if answer.task not in drawn)
         if lost:
-            warn_of_data(f"{self.name}: left out {counted(len(lost), 'image')} in which nobody drew anything")
+            warn_of_data(f"{self.name}: left out {counted(len(lost), 'image')} in which no worker drew anything")
         if not drawn:
-            raise ValueError(f"{self.name}: nobody drew anything")
+            raise ValueError(f"{self.name}: no worker drew anything")
         several = len({label for labels in drawn.values() for label in labels}) > 1
         rows = [(answer, label) for answer in given for label in drawn.get(answer.task, ())]
         tasks = [path_name((answer.task, label)) if several else answer.task for answer, label in rows]

@@ -42,5 +42,5 @@ def worker_level(files: Sequence[ExportFile], items: Sequence[Hashable]) -> int:
     other = items.index(items[first])
     raise ValueError(
         f"{files[other].where} and {files[first].where} are about the same item, and no folder or file name that both "
-        "share with other items tells who annotated it: put the files of each annotator in a folder of their name"
+        "share with other items identifies its annotator: put the files of each annotator in a folder of their name"
     )

@@ -95,7 +95,7 @@ class Preannotations:
         if not known:
             names = listed([platform.NAME for platform in _PLATFORMS])
             raise ValueError(
-                f"{where} is no export of {format if format != 'auto' else names}: pre-annotations need one"
+                f"{where} is not an export of {format if format != 'auto' else names}: pre-annotations need one"
             )
         self.format = known[0].NAME
         found = Export.of(str(source.path), known[0].answers(export_files([source])))

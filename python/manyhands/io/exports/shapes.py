@@ -67,7 +67,7 @@ def of_lengths(counts: Iterable[Any], box: Sequence[float], size: tuple[int, int
     try:
         lengths = np.array([int(count) for count in counts], np.int64)
     except (TypeError, ValueError, OverflowError):
-        raise FileFormatError(f"{where}: a mask has run-lengths that are no whole numbers") from None
+        raise FileFormatError(f"{where}: a mask has run-lengths that are not whole numbers") from None
     if (lengths < 0).any() or int(lengths.sum()) != width * height:
         raise FileFormatError(f"{where}: a mask of {width} × {height} has runs of {int(lengths.sum()):,} pixels in all")
 
