@@ -65,7 +65,7 @@ def test_input_that_does_not_fit(change, error, message):
         ({"workload": {"nobody": 0.1}}, KeyError, "'nobody'.*0,.*1,.*2"),
         ({"workload": {0: (0.1, 2)}}, ValueError, "workload of 0"),
         ({"coverage": 0.7, "workload": {0: 0.2, 1: 0.2}}, ValueError, "sum to more than one"),
-        ({"coverage": 0.1, "workload": {0: 0.1, 1: 0.1, 2: 0.1}}, ValueError, "workload or the coverage"),
+        ({"coverage": 0.1, "workload": {0: 0.1, 1: 0.1, 2: 0.1}}, ValueError, "raise the workload"),
         ({"constraint": "yearly"}, ValueError, "constraint"),
         ({"penalty": 5.0, "coverage": 0.5}, ValueError, "penalty=5.0.*constraint='penalty'"),
         ({"penalty": -1.0, "constraint": "penalty"}, ValueError, "penalty.*0"),

@@ -257,7 +257,7 @@ def batches(
 
 
 def _csv_options(source: Source, columns: list[str], numbers: Iterable[str]) -> dict[str, Any]:
-    """What Arrow is passed of a CSV file of which it is to read some columns."""
+    """Options of Arrow to read some columns of a CSV file."""
     import pyarrow as pa
     import pyarrow.csv
 

@@ -1,6 +1,6 @@
 """Python values as ids: which of them are the same, which stand for nothing, and the order they come in.
 
-Ids are the same where Python reports it: equal, with equal hashes, as in a set. So 1, 1.0 and True are one id, and so
+Ids are the same if Python considers them equal, with equal hashes, as in a set. So 1, 1.0 and True are one id, and so
 are an hour in two time zones; a date and a datetime, a time with a zone and one without, 1 and "1" are not. A scalar of
 NumPy or Arrow counts as the Python value that it stands for.
 """

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-#: Where Linux specifies what its processor announces.
+#: Where Linux lists the features of its processor.
 _PROCESSOR = Path("/proc/cpuinfo")
 _MATRIX_FLAGS = frozenset({"amx_tile", "amx_bf16", "amx_fp16"})
 #: What limits the instructions that torch's kernels take, the newer name first, and limits that leave AMX out.

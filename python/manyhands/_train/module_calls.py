@@ -52,7 +52,7 @@ def called(network: nn.Module, x: Any) -> Any:
 
 
 def tensor_of(output: Any, network: nn.Module) -> Tensor:
-    """The tensor that a network's output is, or has; rejects an output without, and specifies what it is."""
+    """The tensor that a network's output is, or has; raises if there is none."""
     found = output
     if isinstance(output, Mapping):
         found = output.get("logits")

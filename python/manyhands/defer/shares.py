@@ -115,5 +115,5 @@ def _refuse_impossible(lower: Array, upper: Array) -> None:
     if upper.sum() < 1 - _ROUNDING:
         raise ValueError(
             f"the greatest shares of the experts ({upper[:-1].sum():g} together) and of the classifier "
-            f"({upper[-1]:g}) sum to less than one, so some cases would be left over; raise the workload or the coverage"
+            f"({upper[-1]:g}) sum to less than one, so some cases would remain; raise the workload or the coverage"
         )

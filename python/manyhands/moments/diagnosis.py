@@ -85,7 +85,7 @@ class Diagnosis:
             f"{self.n_workers:,} workers in {len(self.components):,} groups that share tasks ({groups})",
             f"{self.n_pairs:,} pairs, sharing {_three(self.overlap)} tasks; {_three(self.partners)} partners a worker",
             f"{self.n_triples:,} triples",
-            f"{self.rank} of {self.n_classes} classes distinguishable (singular values {values}; noise {self.noise:.2g})",
+            f"{self.rank} of {self.n_classes} classes distinct (singular values {values}; noise {self.noise:.2g})",
             f"{int(self.specialists.sum())} of {self.n_classes} classes have a specialist "
             f"(purest answers {', '.join(f'{purity:.2f}' for purity in self.purity[:10])})",
         ]

@@ -155,8 +155,8 @@ class Log:
             )
         if role == "confidence" and found["beyond"]:
             raise ValueError(
-                f"{what} holds {counted(found['beyond'], 'row')} that are not confidences, which must be above 0 and at "
-                "most 1"
+                f"{what} holds {counted(found['beyond'], 'row')} that are not confidences; a confidence is above 0 "
+                "and at most 1"
             )
         if role == "weight" and (found["large"] or (found["small"] and not found["sound"])):
             raise ValueError(
