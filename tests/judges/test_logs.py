@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import manyhands as mh
+from manyhands.cli import main
 
 LOGS = Path(__file__).parents[1] / "data" / "judge_logs"
 
@@ -57,6 +58,17 @@ def test_scores_are_chosen_by_their_kind() -> None:
     for panel in (shares, numbers):
         (failed,) = (row for row in panel.failures().to_pylist() if row["where"] == "everywhere" and row["n_failed"])
         assert (failed["criterion"], failed["judge"], failed["n_failed"]) == ("Faithfulness", "judge-b", 1)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_command_reads_logs_of_tools(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs = [str(LOGS / f"inspect_system-{place}.eval") for place in (1, 2)]
+    assert main(["judges", *logs, "--compare", "system", "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert "mockllm/system-1" in json.dumps(content)
+    assert main(["judges", str(LOGS / "mlflow.jsonl"), "--kind", "numeric", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["judges"]) >= 2
+    assert mh.judges.panel(LOGS / "mlflow.jsonl", kind="numeric").n_gold == 0
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -63,6 +63,11 @@ def add(commands: Commands) -> None:
     )
     log.add_argument("--scale", type=_scale, metavar="LOW,HIGH", help="least and largest score (default: in the log)")
     log.add_argument(
+        "--kind",
+        choices=("categorical", "numeric"),
+        help="take classes or numbers as verdicts (default: numbers if all are, classes where a log has both)",
+    )
+    log.add_argument(
         "--layout",
         choices=("long", "wide", "by-worker", "by-task"),
         default="long",
@@ -103,6 +108,7 @@ def run(args: Namespace) -> int:
                 args.log,
                 gold=args.gold,
                 **args.columns,
+                kind=args.kind,
                 positive=None if args.positive is None else args.positive.split(","),
                 values=args.values,
                 scale=args.scale,

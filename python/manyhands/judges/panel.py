@@ -32,7 +32,7 @@ from manyhands.judges.estimates import (
 )
 from manyhands.judges.part import TINY, Features, Part, times
 from manyhands.judges.planning import NextLabels, inclusion, systematic
-from manyhands.judges.verdicts import Coded, Encoded, encode, split_people, table_of
+from manyhands.judges.verdicts import KINDS, Coded, Encoded, encode, split_people, table_of
 from manyhands.metrics.intervals import student_quantile
 
 if TYPE_CHECKING:
@@ -90,7 +90,8 @@ def panel(
         marks items that belong together, such as the turns of a conversation; `stratum` marks strata of which the
         human labels are random samples.
     kind : {"classes", "numbers"}, optional
-        What verdicts are; by default numbers if all of them are numbers other than 0 and 1.
+        What verdicts are; by default numbers if all of them are numbers other than 0 and 1. Of a log with both, classes
+        are taken. ``"categorical"`` and ``"numeric"`` mean the same.
     positive : value or list of values, optional
         The classes that count as a pass; known for names such as ``pass``, ``yes``, ``C`` and ``correct``.
     values : mapping, optional
@@ -151,8 +152,9 @@ def panel(
         "stratum": stratum,
         "time": time,
     }
-    if kind not in (None, "classes", "numbers"):
-        raise ValueError(f"kind must be 'classes' or 'numbers', not {kind!r}")
+    kind = next((own for own, general in KINDS.items() if general == kind), kind)
+    if kind not in (None, *KINDS):
+        raise ValueError(f"kind must be 'classes' ('categorical') or 'numbers' ('numeric'), not {kind!r}")
     if scale is not None and not (len(scale) == 2 and scale[0] < scale[1]):
         raise ValueError(f"scale must be a pair of increasing numbers, not {scale!r}")
     log = table_of(verdicts, column_names, "the log", layout=layout, kind=kind)

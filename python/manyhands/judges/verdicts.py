@@ -54,7 +54,7 @@ _WEAKER = {
 #: Columns of gold in addition.
 _GOLD_ROLES = {"probability": ("probability", "sampling_probability", "inclusion_probability"), "group": ("group",)}
 #: What readers call the kinds of verdicts.
-_KINDS = {"classes": "categorical", "numbers": "numeric"}
+KINDS = {"classes": "categorical", "numbers": "numeric"}
 #: Texts of verdicts that are failures: no verdict was found.
 FAILED = frozenset(
     ("", "none", "null", "nan", "n/a", "na", "error", "failed", "failure", "unparseable", "parse_error", "invalid",
@@ -225,11 +225,13 @@ def _from_files(
     """Read plain tables with all their columns, and exports as their readers do."""
     worker = columns_by_role.get("judge")
     chosen = {"worker": worker} if worker is not None else {}
-    log = open_log(data, layout=layout, kind=_KINDS.get(kind or "") if layout == "long" else None, **chosen)
+    log = open_log(data, layout=layout, kind=KINDS.get(kind or "") if layout == "long" else None, **chosen)
     where = listed([str(one.path) for one in log.sources])
     document: Any = None if layout == "wide" else log.document
     if layout == "wide" or isinstance(document, Export):
-        named = next((role for role, name in columns_by_role.items() if name is not None and role != "judge"), None)
+        named = next(
+            (role for role, name in columns_by_role.items() if name not in (None, role) and role != "judge"), None
+        )
         if named is not None and not gold and document is not None:
             raise ValueError(f"{named}= names a column, and {where} is an export, which has no columns to choose")
         table, truth = _from_frame(_by_item(log.verdicts()), {}, where, gold), log.gold()
