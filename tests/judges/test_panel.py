@@ -246,6 +246,26 @@ def test_forms_of_verdicts_and_gold_give_the_same_score(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("of_judges", "of_people"),
+    [
+        (("Pass", "fail "), ("pass", "FAIL")),
+        ((True, False), (1, 0)),
+        (("true", "False"), (True, False)),
+        ((1, 0), ("1", "0")),
+    ],
+)
+def test_one_class_in_several_spellings(of_judges: tuple, of_people: tuple) -> None:
+    columns, truth = log(120, seed=3)
+    gold = human(truth, 50)
+    expected = mh.judges.panel(columns, gold=gold)
+    columns["verdict"] = [of_judges[one == "fail"] for one in columns["verdict"]]
+    panel = mh.judges.panel(columns, gold={task: of_people[one == "fail"] for task, one in gold.items()})
+    assert panel.score.estimate == pytest.approx(expected.score.estimate)
+    accuracy = panel.judges_frame().column("accuracy").to_pylist()
+    assert accuracy == expected.judges_frame().column("accuracy").to_pylist()
+
+
 def test_systems_are_compared_in_pairs() -> None:
     one, good = log(250, share=0.45, seed=4)
     other, better = log(250, share=0.75, seed=5)
@@ -569,6 +589,8 @@ def test_a_judge_that_failed_everywhere() -> None:
         ({"label": ["pass", "fail", "pass"]}, {"gold": pa.table({"task": ["a", "a"], "label": ["pass"] * 2})}, "'a'"),
         ({"label": ["pass", "fail", "pass"], "system": ["x", "y", "x"]}, {"gold": {"a": "pass"}}, "system"),
         ({"text": ["pass", "fail", "pass"]}, {}, "verdict"),
+        ({"label": ["pass", "fail", "pass"]}, {"gold": {"a": "good", "b": "bad"}}, "good"),
+        ({"label": ["pass", "fail", "pass"]}, {"gold": {}}, "empty"),
     ],
 )
 def test_bad_input_is_named(change: dict, settings: dict, match: str) -> None:

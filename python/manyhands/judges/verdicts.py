@@ -200,6 +200,8 @@ def table_of(
         rows = [(task, judge, reply) for judge, items in data.items() for task, reply in items.items()]
         task, judge, reply = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [])
         return Table.of({"task": task, "judge": judge, "verdict": reply}, what)
+    if gold and isinstance(data, Mapping) and not data:
+        raise ValueError(f"{what} is empty")
     if gold and isinstance(data, Mapping) and not all(isinstance(one, list | np.ndarray) for one in data.values()):
         return Table.of({"task": list(data), "verdict": list(data.values())}, what)
     if gold and isinstance(data, tuple) and len(data) == 2:
@@ -649,14 +651,14 @@ class _Scheme:
 
 
 def _key(value: Any) -> Any:
-    """What equal classes have in common: text without blanks; numbers and their text alike."""
+    """Return what equal classes have in common: text in any case without blanks, numbers and their text, true and 1."""
     if isinstance(value, bool | np.bool_):
-        return str(bool(value)).lower()
+        return "1" if value else "0"
     if isinstance(value, str):
-        text = value.strip()
-        return text.lower() if text.lower() in ("true", "false") else text
+        text = value.strip().casefold()
+        return {"true": "1", "false": "0"}.get(text, text)
     number = as_number(value)
-    return str(value) if number is None else f"{number:g}"
+    return str(value).casefold() if number is None else f"{number:g}"
 
 
 def _scheme(
@@ -684,6 +686,12 @@ def _scheme(
     every = [*reply, *human]
     if scale is not None:
         raise ValueError(f"scale= is for numbers; the verdicts{about} are classes such as {reply[0]!r}")
+    by_people, by_judges = {_key(one) for one in human}, {_key(one) for one in reply}
+    if human and not by_people & by_judges:
+        raise ValueError(
+            f"people and judges use different classes{about}: {listed(sorted(by_people))} and "
+            f"{listed(sorted(by_judges))}; name them alike"
+        )
     by_key: dict[Any, Any] = {}
     for one in every:
         by_key.setdefault(_key(one), one.strip() if isinstance(one, str) else one)
