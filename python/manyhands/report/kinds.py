@@ -10,6 +10,7 @@ import numpy as np
 
 from manyhands import agreement, metrics
 from manyhands._base.checks import counted
+from manyhands._base.verdict import about, percent
 from manyhands.io.shown import with_shown
 from manyhands.report import charts
 from manyhands.report.content import (
@@ -23,11 +24,9 @@ from manyhands.report.content import (
     Part,
     Row,
     Table,
-    about,
     coefficient,
     half_of_errors,
     method_of,
-    percent,
 )
 
 if TYPE_CHECKING:
