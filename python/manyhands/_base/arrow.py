@@ -1,7 +1,8 @@
 """Arrow arrays: between them and NumPy, their text, and whether what strangers hand over is sound.
 
-PyArrow's own ``array`` and ``to_numpy`` import pandas wherever it is installed, which costs a short command more than
-all of its work; the conversions here do not.
+PyArrow's own ``array`` and ``to_numpy`` import pandas wherever it is installed, and ``is_null`` and ``take`` import
+``pyarrow.compute``: either costs a short command more than all of its work. The conversions here do without, for short
+columns.
 """
 
 from __future__ import annotations
@@ -96,9 +97,32 @@ def flat(frame: Any) -> Any:
     return frame
 
 
+#: Most rows of text that are taken without Arrow.
+_FEW = 1 << 16
+
+
 def take(column: Any, index: npt.NDArray[Any]) -> Any:
-    """Return the rows of an Arrow array at some places."""
-    return column.take(from_numpy(index))
+    """Return the rows of an Arrow array or table at some places."""
+    import pyarrow as pa
+
+    if len(index) > _FEW or not isinstance(column, pa.LargeStringArray) or column.null_count:
+        return column.take(from_numpy(index))
+    offsets, data = text_buffers(column)
+    starts, lengths = offsets[:-1][index], np.diff(offsets)[index]
+    ends = np.cumsum(lengths)
+    places = np.arange(lengths.sum()) + np.repeat(starts - (ends - lengths), lengths)
+    buffers = [None, pa.py_buffer(np.concatenate([[0], ends]).astype(np.int64)), pa.py_buffer(data[places])]
+    return pa.Array.from_buffers(pa.large_string(), len(index), buffers)
+
+
+def nulls(column: pa.Array) -> npt.NDArray[np.bool_]:
+    """Mark the rows of an Arrow array that are null."""
+    bits = column.buffers()[0]
+    if bits is None or not column.null_count:
+        return np.full(len(column), column.null_count > 0)  # all of them, or none
+    start, n = column.offset, len(column)
+    valid = np.unpackbits(np.frombuffer(bits, np.uint8), count=start + n, bitorder="little")[start:]
+    return valid == 0
 
 
 # ------------------------------------------------------------------------------------------------------ chunks
@@ -189,13 +213,13 @@ def missing(column: pa.Array) -> npt.NDArray[np.bool_] | None:
         bad = missing(column.dictionary)
         if column.indices.null_count == 0 and bad is None:
             return None
-        nulls = to_numpy(column.indices.is_null())
+        absent = nulls(column.indices)
         # In NumPy: a scalar of Arrow's, to fill nulls with, would import pandas where it is installed.
-        codes = np.where(nulls, 0, to_numpy(column.indices))
-        return nulls if bad is None or not len(bad) else nulls | bad[codes]
+        codes = np.where(absent, 0, to_numpy(column.indices))
+        return absent if bad is None or not len(bad) else absent | bad[codes]
     masks = []
     if column.null_count:
-        masks.append(to_numpy(column.is_null()))
+        masks.append(nulls(column))
     if pa.types.is_floating(column.type):
         masks.append(np.isnan(to_numpy(column)))
     elif pa.types.is_large_string(column.type):

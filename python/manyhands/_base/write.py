@@ -35,13 +35,15 @@ def write_frames(frames: Iterable[pa.Table], path: PathLike) -> None:
 def _writer(target: Path, schema: pa.Schema) -> Iterator[Any]:
     """Something with ``write_table`` for a CSV or Parquet file, by the ending of its path."""
     import pyarrow as pa
-    import pyarrow.csv
-    import pyarrow.parquet
 
     if kind_of(target) == "parquet":
+        import pyarrow.parquet
+
         with target.open("wb") as file, pyarrow.parquet.ParquetWriter(file, schema) as writer:
             yield writer
         return
+    import pyarrow.csv
+
     options = pyarrow.csv.WriteOptions(delimiter=CSV[bare_suffix(target)], quoting_style="needed")
     codec = COMPRESSED.get(target.suffix.lower())
     with (
