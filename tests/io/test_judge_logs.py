@@ -364,6 +364,14 @@ def test_tables_have_their_further_columns_by_known_names(tmp_path: Path) -> Non
     assert raised.value.parameter == "system"
 
 
+def test_labels_are_folded_where_that_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("item,judge,verdict\n1,a,Yes\n1,b,yes \n2,a,Yes\n2,b,\n3,a,no\n")
+    frame = open_log(tmp_path / "log.csv", fold_labels=True).verdicts()
+    assert frame.column("label").to_pylist() == ["Yes", "Yes", "Yes", None, "no"]
+    frame = open_log(tmp_path / "log.csv").verdicts()
+    assert frame.column("label").to_pylist() == ["Yes", "yes ", "Yes", None, "no"]
+
+
 def test_a_model_is_the_judge_where_no_other_column_is(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("item,model,score\n1,a,0.5\n1,b,\n2,a,3\n2,b,4\n")
     rows = open_log(tmp_path / "log.csv").verdicts().to_pylist()

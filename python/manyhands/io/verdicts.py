@@ -16,6 +16,7 @@ from manyhands._base import arrow
 from manyhands._base.checks import listed
 from manyhands._base.columns import Columns, columns_of
 from manyhands._base.frames import WELL_KNOWN, known_among, match_columns, names_of, one_known
+from manyhands._base.labels import merged
 from manyhands._base.names import Column
 from manyhands._base.table import Records
 from manyhands.errors import MissingColumnError, argument
@@ -192,7 +193,7 @@ def verdict_frame(columns: Columns, kind: str, settings: Mapping[str, Any]) -> p
     kind
         ``"categorical"``, ``"numeric"`` or ``"pairwise"``.
     settings
-        ``abstain`` and ``winners`` as for the tables of these kinds.
+        ``abstain``, ``fold_labels`` and ``winners`` as for the tables of these kinds.
     """
     ids = columns.ids
     n_rows = len(next(iter(ids.values())))
@@ -206,7 +207,7 @@ def verdict_frame(columns: Columns, kind: str, settings: Mapping[str, Any]) -> p
         failed = arrow.to_numpy(compared["winner"].is_null())
         frame = {"task": _pairs(compared), "worker": as_column([UNKNOWN] * n_rows)} | frame | compared
     else:
-        frame["label"] = _spelt_out(ids["label"])
+        frame["label"] = _spelt_out(ids["label"], fold=bool(settings.get("fold_labels")))
         frame["label"], abstained = _without(frame["label"], settings.get("abstain"))
         for row in np.flatnonzero(abstained):
             reasons[row] = "abstained"
@@ -243,18 +244,20 @@ def check_kind(kind: str) -> str:
 # ----------------------------------------------------------------------------------------------- parts of a frame
 
 
-def _spelt_out(column: Column) -> pa.Array:
-    """A column of ids as Arrow's, with nulls where rows hold nothing, and integers where the text is."""
+def _spelt_out(column: Column, *, fold: bool = False) -> pa.Array:
+    """Return a column of ids as Arrow's, with nulls for missing values; with `fold`, one spelling of each label."""
     import pyarrow as pa
 
     missing = column.missing()
     if missing is None:
         codes, names = column.encode()
+        codes, names = merged(codes, names, None, None) if fold else (codes, names)
         return names.take(codes.astype(np.int64)).arrow()
     present = np.flatnonzero(~missing)
     if not len(present):
         return pa.nulls(len(column), pa.large_string())
     codes, names = column.at(present).encode()
+    codes, names = merged(codes, names, None, None) if fold else (codes, names)
     at = np.full(len(column), -1, np.int64)
     at[present] = codes
     return names.arrow().take(pa.array(at, mask=missing))
