@@ -49,9 +49,9 @@ Claims that are ours and not the paper's are counted in a column of their own. "
 forms of the paper's text, "as released" those of its authors' code; [papers and names](papers.md) lists the options.
 
 The quick half took 22 minutes on two cores when it was run whole on another machine than most of what is stored. Of its
-453 means at that time all but one came within 0.6 deviations of those below (`CrowdLayer` on LabelMe, beside instance-dependent
-models: 86.1 ± 0.9 here, 85.0 ± 0.5 there). Seeds and data being the same, what differs is how torch rounds on another
-processor.
+453 means at that time all but one came within 0.6 deviations of those below (`CrowdLayer` on LabelMe, next to
+instance-dependent models: 86.1 ± 0.9 here, 85.0 ± 0.5 there). Seeds and data being the same, what differs is how torch
+rounds on another processor.
 """
 
 
