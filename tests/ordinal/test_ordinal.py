@@ -326,3 +326,16 @@ def test_bad_panels_are_named() -> None:
         mh.aggregate(votes, panel="yes")
     with pytest.raises(ValueError, match="'lost'"):
         mh.aggregate(votes, gold={"lost": 1})
+
+
+def test_small_logs_of_grades_are_near_the_median_of_the_votes() -> None:
+    gaps = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        truth = rng.integers(0, 5, 12)
+        grades = np.clip(truth[:, None] + np.rint(rng.normal(0, 0.8, (12, 5))).astype(int), 0, 4)
+        votes = mh.Annotations.from_dense(grades.tolist(), classes=list(range(5)), ordered=True)
+        median = np.median(grades, axis=1)
+        gaps.append(np.abs(mh.aggregate(votes).labels_ - truth).mean() - np.abs(median - truth).mean())
+    # Without the vote in the average it is 0.06 further off.
+    assert np.mean(gaps) < 0.02

@@ -47,6 +47,24 @@ def predict_cumulative(model: Any, rows: em.Rows, known: np.ndarray) -> np.ndarr
     return ordinal.differences(above)
 
 
+def ratio_of(votes: mh.Annotations, confusion: np.ndarray, prior: np.ndarray) -> float:
+    """The ratio of a two-sided geometric distribution with the mean distance of the workers' grades."""
+    rows, k = em.Rows.of(votes), votes.n_classes
+    answers = np.bincount(rows.workers, rows.weights, votes.n_workers)
+    off = [[sum(prior[a] * matrix[a, b] * abs(a - b) for a in range(k) for b in range(k))] for matrix in confusion]
+    e = np.average(np.array(off)[:, 0], weights=answers)
+    return float(np.clip((np.sqrt(1 + e * e) - 1) / e if e else 0.0, 0.01, 0.9))
+
+
+def equal_grades(rows: em.Rows, ratio: float, k: int) -> np.ndarray:
+    """Posteriors where all workers err equally, far mistakes less, and all classes are equally frequent."""
+    table = np.array([[ratio ** abs(a - b) for b in range(k)] for a in range(k)])
+    logs = np.zeros((rows.n_tasks, k))
+    np.add.at(logs, rows.tasks, rows.weights[:, None] * np.log(table / table.sum(axis=1, keepdims=True)).T[rows.labels])
+    odds = np.exp(logs - logs.max(axis=1, keepdims=True))
+    return odds / odds.sum(axis=1, keepdims=True)
+
+
 def fit_consensus(model: mh.ordinal.OrdinalConsensus, votes: mh.Annotations) -> Answer:
     rows, known = em.Rows.of(votes), _gold(model, votes)
     stop = {name: getattr(model, name) for name in _STOP}
@@ -56,6 +74,8 @@ def fit_consensus(model: mh.ordinal.OrdinalConsensus, votes: mh.Annotations) -> 
     average, confusion, prior = (
         sum(getattr(one, name) for one in parts) / 3 for name in ("posterior", "confusion", "prior")
     )
+    weight, _ = bayes.vote_weight(rows, confusion, prior)
+    average = (1 - weight) * average + weight * equal_grades(rows, ratio_of(votes, confusion, prior), votes.n_classes)
     crowd, pseudo = bayes.Crowd(votes.n_workers, votes.n_classes), np.full(votes.n_classes, 1.0 / votes.n_classes)
     plain = bayes.fit_hierarchy(rows, prior=crowd, class_pseudo=pseudo, gold=np.full(votes.n_tasks, -1), **stop)
     discount, panel = bayes.settled_discount(rows, Answer(*plain, np.zeros(0)), crowd.alpha, model.panel)
@@ -70,6 +90,8 @@ def predict_consensus(model: Any, rows: em.Rows, known: np.ndarray) -> np.ndarra
     fit, nobody, summed = model._fitted().fit, np.full(rows.n_tasks, -1), predict_cumulative(model, rows, known)
     for matrices, prior in zip(fit.confusions, fit.priors, strict=True):
         summed = summed + em.expect(rows, prior, _carried(model, matrices, known), nobody, hard=False)[0]
+    equal = equal_grades(rows, fit.vote.ratio, summed.shape[1])
+    average = (1 - fit.vote.weight) * summed / 3 + fit.vote.weight * equal
     informs = _carried(model, bayes.information(model.confusion_), known)
-    default = bayes.calibrated(summed / 3, bayes.effective_votes(rows, informs), model.discount_, 0.01)
+    default = bayes.calibrated(average, bayes.effective_votes(rows, informs), model.discount_, 0.01)
     return default if fit.anchor is None else gold.under(fit.anchor, rows, default, known, model._n_labels)

@@ -46,6 +46,17 @@ HALF_AT = 20.0
 _LEAST_KNOWLEDGE, _MOST_ACCURACY = 0.01, 0.99
 
 
+def vote_weight(answers: Array) -> float:
+    """Weight of the vote in the average, in a log with these numbers of answers per worker.
+
+    The estimates of a worker are as good as the number of answers they rest on. Seen from an answer, its worker has
+    Σ n² / Σ n of them.
+    """
+    total = answers.sum()
+    per_answer = float(answers @ (answers / total)) if total > 0 else 0.0
+    return 1.0 / (1.0 + (per_answer / HALF_AT) ** 2)
+
+
 @dataclass(frozen=True)
 class EqualVote:
     """The vote as a member of the average: a model in which all workers have the same accuracy."""
@@ -56,18 +67,11 @@ class EqualVote:
 
     @classmethod
     def of(cls, answers: Array, confusion: Array, prior: Array) -> EqualVote:
-        """The vote in a log with these numbers of answers per worker.
-
-        The estimates of a worker are as good as the number of answers they rest on. Seen from an answer, its worker has
-        Σ n² / Σ n of them.
-        """
+        """The vote in a log with these numbers of answers per worker."""
         total = answers.sum()
-        per_answer = float(answers @ (answers / total)) if total > 0 else 0.0
         least = _LEAST_KNOWLEDGE + (1.0 - _LEAST_KNOWLEDGE) / len(prior)
         accuracy = float(answers @ metrics.skill(confusion, prior) / total) if total > 0 else least
-        return cls(
-            1.0 / (1.0 + (per_answer / HALF_AT) ** 2), float(np.clip(accuracy, least, max(least, _MOST_ACCURACY)))
-        )
+        return cls(vote_weight(answers), float(np.clip(accuracy, least, max(least, _MOST_ACCURACY))))
 
     def model(self, n_workers: int, n_classes: int) -> tuple[Array, Array]:
         """Class prior and confusion matrices of the workers."""

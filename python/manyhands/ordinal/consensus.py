@@ -19,6 +19,7 @@ from manyhands.categorical._posterior import DensePosterior, Posterior, Winners,
 from manyhands.categorical._priors import class_pseudo, told
 from manyhands.categorical.anchoring import n_votes
 from manyhands.categorical.base import ClassFit
+from manyhands.categorical.consensus import vote_weight
 from manyhands.categorical.hierarchical import check_passes
 from manyhands.categorical.panels import (
     Anchored,
@@ -38,6 +39,8 @@ STRENGTHS = (None, float("inf"))
 #: The share of the discount of `Consensus` that is left where workers are not a panel: ordered models are less sure.
 _SHARE = 0.5
 _TINY = 1e-300
+#: Bounds of the ratio of probabilities of neighboring classes in the vote.
+_RATIOS = (0.01, 0.9)
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,41 @@ class DiscountedPosterior(DensePosterior):
     """Discounted posteriors, and those before the discount, by which classes are decided on."""
 
     undiscounted: Array = field(metadata=distributions("nk"))
+
+
+@dataclass(frozen=True)
+class EqualGrades:
+    """The vote as a part of the average: all workers err equally, and far mistakes are less probable."""
+
+    #: Of the average.
+    weight: float = field(metadata=number(least=0))
+    #: How probable a class is, as a share of that of the next nearer one to the truth.
+    ratio: float = field(metadata=number(least=0))
+
+    @classmethod
+    def of(cls, answers: Array, confusion: Array, prior: Array) -> EqualGrades:
+        """The vote in a log with these numbers of answers per worker, with the crowd's mean distance from the truth."""
+        total = float(answers.sum())
+        distance = np.einsum("mkl,kl,k,m->", confusion, _distances(len(prior)), prior, answers) / max(total, 1e-9)
+        ratio = (np.hypot(1.0, distance) - 1.0) / distance if distance > 0 else 0.0
+        return cls(vote_weight(answers), float(np.clip(ratio, *_RATIOS)))
+
+    def posterior(self, table: _core.Table) -> Array:
+        """Posteriors of the tasks of a table, where all classes are equally frequent."""
+        k = table.n_classes
+        rows = self.ratio ** _distances(k)
+        rows /= rows.sum(axis=1, keepdims=True)
+        return posterior_under(table, np.full(k, 1.0 / k), np.repeat(rows[None], table.n_workers, axis=0))
+
+    def mixed(self, average: Array, table: _core.Table) -> Array:
+        """The average of the models with the vote, for the tasks of a table."""
+        return (1.0 - self.weight) * average + self.weight * self.posterior(table)
+
+
+def _distances(k: int) -> Array:
+    """Distances between classes, (n_classes, n_classes)."""
+    codes = np.arange(float(k))
+    return np.abs(codes[:, None] - codes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +94,7 @@ class OrdinalConsensusFit(DecidedFit, AnchoredFit):
     priors: Array = field(metadata=numbers("2k"))
     rates: Array = field(metadata=numbers("qm22"))
     above: Array = field(metadata=numbers("q2"))
+    vote: EqualGrades = field(metadata=part(EqualGrades))
     #: Information of each worker's answers.
     information: Array = field(metadata=numbers("m"))
     #: Class shares and confusion matrices of workers who know of no order, for standard errors.
@@ -84,7 +123,8 @@ class OrdinalConsensus(Anchored, Ordinal, default="ordinal"):
     how far rows of a worker's confusion matrix depart from what thresholds say, the other lets nothing depart. The
     third asks of each place between two classes whether the truth lies above it (:class:`CumulativeDawidSkene`), and
     knows of no scale that they share. Which is best differs from log to log, no criterion that can be computed without
-    known classes tells, and their average is seldom far from the best one.
+    known classes tells, and their average is seldom far from the best one. In small logs the vote counts as well, as in
+    :class:`~manyhands.Consensus`: a model in which all workers err equally, the less probably the farther.
 
     Classes are decided on from this average. Then it is discounted, since errors on a task are correlated: the
     log-posterior is divided by a design effect, as in :class:`~manyhands.Consensus`, with half of the discount there,
@@ -171,6 +211,8 @@ class OrdinalConsensus(Anchored, Ordinal, default="ordinal"):
         confusion, prior = _average([*confusions, asked.confusion]), _average([*priors, asked.prior])
         average = _average([*(found["posterior"] for found in ordered), asked.posterior])
         counts = expected_counts(votes.passes, plain["posterior"])
+        vote = EqualGrades.of(counts.sum(axis=(1, 2)), confusion, prior)
+        average = vote.mixed(average, votes.table)
         crowd = (plain["posterior"], plain["prior"], plain["alpha"], counts)
         dependence = settle_dependence(votes, self.panel, None, crowd)
         informs = information(confusion)
@@ -200,6 +242,7 @@ class OrdinalConsensus(Anchored, Ordinal, default="ordinal"):
             priors=priors,
             rates=asked.rates,
             above=asked.shares,
+            vote=vote,
             information=informs,
             plain_prior=plain["prior"],
             plain_confusion=plain["confusion"],
@@ -212,7 +255,7 @@ class OrdinalConsensus(Anchored, Ordinal, default="ordinal"):
         models = zip(fit.confusions, fit.priors, strict=True)
         posteriors = [posterior_under(table, prior, self._carried_over(rows, known)) for rows, prior in models]
         rates = [self._carried_over(rates, known) for rates in fit.rates]
-        average = _average([*posteriors, ask_again(table, rates, fit.above)])
+        average = fit.vote.mixed(_average([*posteriors, ask_again(table, rates, fit.above)]), table)
         effective, discount = table.effective_votes(self._carried_over(fit.information, known)), fit.dependence.discount
         rows = calibrated(average, effective, discount, fit.even)
         if fit.anchor is not None:
