@@ -122,7 +122,7 @@ def nulls(column: pa.Array) -> npt.NDArray[np.bool_]:
         return np.full(len(column), column.null_count > 0)  # all of them, or none
     start, n = column.offset, len(column)
     valid = np.unpackbits(np.frombuffer(bits, np.uint8), count=start + n, bitorder="little")[start:]
-    return valid == 0
+    return ~valid.astype(np.bool_)
 
 
 # ------------------------------------------------------------------------------------------------------ chunks
