@@ -452,6 +452,22 @@ def test_gold_is_kept_in_the_consensus() -> None:
     assert fit.n_gold_ == 50
 
 
+def test_gold_that_cannot_be_used_is_named() -> None:
+    crowd = mh.simulate(60, 6, 3, labels_per_task=4, seed=0)
+    truth = crowd.truth.tolist()
+    for gold, named in (({999: 0}, "999"), ({0: "zebra"}, "'zebra'"), (([0, 0], [0, 1]), "task 0"), ({}, "gold")):
+        with pytest.raises(ValueError, match=named):
+            mh.aggregate(crowd.log, gold=gold)
+    plain = mh.aggregate(crowd.log)
+    with pytest.warns(mh.errors.GoldWarning, match=repr(truth[0])):
+        single = mh.aggregate(crowd.log, gold={0: truth[0]})
+    np.testing.assert_array_equal(single.posterior_[1:], plain.posterior_[1:])
+    assert single.labels_[0] == truth[0]
+    with pytest.warns(mh.errors.GoldWarning, match="60 gold tasks"):
+        every = mh.aggregate(crowd.log, gold=dict(enumerate(truth)))
+    assert every.labels_.tolist() == truth
+
+
 def lured(share: float) -> tuple[mh.Annotations, np.ndarray]:
     """Some tasks are hard: on those, this share of the workers is drawn to the same wrong class."""
     rng = np.random.default_rng(9)

@@ -253,8 +253,8 @@ def learnt_from(
     if len(np.unique(known.classes)) == 1 < votes.n_classes:
         name = votes.classes[known.classes[:1]].tolist()[0]
         return None, (
-            f"Gold has one class only, {name!r}: {counted(len(known.classes), 'label')} that enter the workers' skills "
-            "but correct no other answer. Add gold labels of other classes.",
+            f"Gold has one class only, {name!r} ({counted(len(known.classes), 'label')}): it counts in the skills of "
+            "workers and corrects no other answer. Add gold labels of other classes.",
         )
     said = known_votes(votes.passes, known.tasks, known.classes)
     rows = default.rows(known.tasks)
