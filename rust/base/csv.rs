@@ -133,7 +133,7 @@ impl Reader {
         if block.len() >= UNESCAPED as usize {
             return Ok(Block::NotPlain);
         }
-        let Some(end) = self.layout.end_of_rows(block, last) else { return Ok(Block::NotPlain) };
+        let Some(end) = Layout::end_of_rows(block, last) else { return Ok(Block::NotPlain) };
         let mut first = 0;
         if self.header && end > 0 {
             let mut none = Part::new(self.n_columns);
@@ -184,7 +184,7 @@ impl Reader {
 
 impl Layout {
     /// Where the last whole row of a block ends; nothing where a block that is the last ends within quotes.
-    fn end_of_rows(&self, block: &[u8], last: bool) -> Option<usize> {
+    fn end_of_rows(block: &[u8], last: bool) -> Option<usize> {
         let mut inside = is_odd(block);
         if last {
             return (!inside).then_some(block.len());
@@ -356,7 +356,7 @@ fn too_many() -> Error {
 /// Whether the number of quotes is odd.
 fn is_odd(text: &[u8]) -> bool {
     // Most files have none, which is quickly found.
-    text.contains(&QUOTE) && text.iter().filter(|&&byte| byte == QUOTE).count() % 2 == 1
+    text.contains(&QUOTE) && text.iter().fold(false, |odd, &byte| odd ^ (byte == QUOTE))
 }
 
 /// Cuts rows at line ends into at most this many parts, of about the same size.
@@ -495,17 +495,16 @@ fn find_firsts(
             let theirs = &dictionaries[other.dictionary as usize];
             other.key == key && (range.len() <= INLINE || theirs.data[theirs.range(other.code as usize)] == *text())
         };
-        let first = match table.find(spread(hash), same) {
-            Some(first) => name(first.dictionary as usize, first.code as usize),
-            None => {
-                if table.len() == table.capacity() {
-                    let bytes = 2 * table.len() * size_of::<First>();
-                    table.try_reserve(1, |first| spread(first.hash)).map_err(|_| Error::OutOfMemory(bytes))?;
-                }
-                let entry = First { key, hash, dictionary: d as u32, code: code as u32 };
-                table.insert_unique(spread(hash), entry, |first| spread(first.hash));
-                name(d, code)
+        let first = if let Some(first) = table.find(spread(hash), same) {
+            name(first.dictionary as usize, first.code as usize)
+        } else {
+            if table.len() == table.capacity() {
+                let bytes = 2 * table.len() * size_of::<First>();
+                table.try_reserve(1, |first| spread(first.hash)).map_err(|_| Error::OutOfMemory(bytes))?;
             }
+            let entry = First { key, hash, dictionary: d as u32, code: code as u32 };
+            table.insert_unique(spread(hash), entry, |first| spread(first.hash));
+            name(d, code)
         };
         firsts[d][code].store(first, Relaxed);
     }
