@@ -114,7 +114,8 @@ fn rows_that_are_not_plain_are_left_to_others() {
 #[test]
 fn many_texts_are_merged_over_parts() {
     // More entries than one shard takes, each in every part.
-    let text: String = (0..100_000).map(|i| format!("t{},w{},{}\n", i * 7919 % 30_011, i % 97, i % 3)).collect();
+    let rows: Vec<String> = (0..100_000).map(|i| format!("t{},w{},{}\n", i * 7919 % 30_011, i % 97, i % 3)).collect();
+    let text = rows.concat();
     let columns = read(text.as_bytes(), &[0, 1, 2], !HEADER, 1 << 16, 4).unwrap();
     assert_eq!(columns.iter().map(texts).collect::<Vec<_>>(), by_lines(&text, &[0, 1, 2]));
     assert!(columns.iter().all(is_in_order));
