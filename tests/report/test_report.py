@@ -15,10 +15,10 @@ import pytest
 from commands import PATIENCE
 
 import manyhands as mh
-from manyhands._base.verdict import about
+from manyhands._base.verdict import about, percent
 from manyhands.cli import main
 from manyhands.report import charts
-from manyhands.report.content import _agreement, half_of_errors
+from manyhands.report.content import _agreement, half_of_errors, to_review
 
 EVIL = "</script><script>document.title='broken'</script><b onmouseover=alert(1)>\u2028&amp;"
 
@@ -164,6 +164,37 @@ def test_the_first_paragraph_names_what_to_review_and_whom_to_leave_out(tmp_path
     workers = data_of(page)["tables"]["workers"]
     first = dict(zip([column["name"] for column in workers["columns"]], workers["rows"][0], strict=True))
     assert (first["worker"], first["flag"]) == ("w3", "spammer")
+
+
+def verdict_of(page: Path) -> str:
+    match = re.search(r'<p class="verdict">(.*?)</p>', page.read_text("utf-8"), re.DOTALL)
+    assert match
+    return re.sub(r"<.*?>", "", match[1])
+
+
+def test_the_verdict_compares_confidences_with_the_answers_that_are_correct(tmp_path: Path) -> None:
+    crowd = mh.simulate(300, 12, 2, labels_per_task=5, seed=2)
+    model = mh.aggregate(crowd.log)
+    for truth, words in ((model.labels_, "too low"), (1 - np.asarray(model.labels_), "too high")):
+        page = model.report(tmp_path / "r.html", gold=(model.tasks_, truth))[0]
+        assert f"confidences of these answers are {words}" in verdict_of(page)
+        assert f"expect {percent(model.confidence_.mean(), 1)}" in verdict_of(page)
+
+
+@pytest.mark.parametrize(("slope", "stands_out"), [(1.0, False), (-1.0, True)])
+def test_the_verdict_names_the_worst_worker_where_intervals_allow_it(
+    slope: float, stands_out: bool, tmp_path: Path
+) -> None:
+    log = mh.simulate(10, [1.0] * 9 + [slope], 3000, kind="pairwise", seed=0).log
+    verdict = verdict_of(mh.aggregate(log).report(tmp_path / "r.html", votes=log)[0])
+    assert ("No worker is clearly worse" in verdict) is not stands_out
+    assert ("lowest skill is 9." in verdict) is stands_out
+
+
+def test_one_answer_to_review_is_worded_as_one() -> None:
+    (one,), (two,) = (to_review(n, "answer", "lowest confidence", "expected errors") for n in (1, 2))
+    assert one[0] == "Review the answer with the lowest confidence first: it holds half of the expected errors."
+    assert two[0].startswith("Review the 2 answers")
 
 
 def test_half_of_the_expected_errors_are_in_the_answers_to_review() -> None:

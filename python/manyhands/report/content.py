@@ -163,7 +163,7 @@ def content_of(model: Aggregator, votes: Annotations, gold: tuple[Any, Any] | No
         workers = _with_flags(workers, audited)
     confidence = tasks.column("confidence").to_numpy()
     described = votes.describe()
-    truth, interval = ([], "") if gold is None else _truth(model, gold)
+    truth, measured = ([], "") if gold is None else _truth(model, gold)
     figures = [
         ("Tasks", f"{votes.n_tasks:,}", _note_on_tasks(votes)),
         ("Workers", f"{votes.n_workers:,}", ""),
@@ -172,10 +172,10 @@ def content_of(model: Aggregator, votes: Annotations, gold: tuple[Any, Any] | No
         ("Agreement (alpha)", coefficients[0][1], _alpha_in_a_word(coefficients[0][1])),
     ]
     if truth:
-        figures.insert(4, ("Measured share correct", truth[0][1], f"{interval}, on {truth[0][2]}"))
+        figures.insert(4, ("Measured share correct", truth[0][1], truth[0][2]))
     return Content(
         title=f"{votes.n_tasks:,} tasks answered by {votes.n_workers:,} workers",
-        verdict=_verdict(confidence, truth, interval, audited, audit),
+        verdict=_verdict(confidence, measured, audited, audit),
         figures=figures,
         agreement=coefficients,
         tables={"tasks": _tasks(model, votes, tasks), "workers": _workers(workers)},
@@ -206,23 +206,21 @@ def half_of_errors(confidence: Any) -> int:
     return 0 if total <= 0 else int(np.searchsorted(np.cumsum(doubt), total / 2) + 1)
 
 
-def _verdict(confidence: Any, truth: list[Row], interval: str, audited: Review | None, asked: bool) -> list[list[Part]]:
+def to_review(n: int, unit: str, why: str, held: str) -> list[Part]:
+    """Ask to review the n answers that hold half of the expected errors."""
+    if n == 1:
+        return [(f"Review the {unit} with the {why} first: it holds half of the {held}.", None)]
+    return [(f"Review the {counted(n, unit)} with the {why} first: they hold half of the {held}.", None)]
+
+
+def _verdict(confidence: Any, measured: str, audited: Review | None, asked: bool) -> list[list[Part]]:
     """Return the sentences of the first paragraph."""
     n = len(confidence)
-    first = f"{about(float(confidence.mean()))} of the {n:,} answers are expected to be correct."
-    if truth:
-        first += f" On {truth[0][2]} with a known answer, {truth[0][1]} are ({interval})."
-    sentences: list[list[Part]] = [[(first, None)]]
-    doubtful = half_of_errors(confidence)
-    if doubtful:
+    expected = f"{about(float(confidence.mean()))} of the {n:,} answers are expected to be correct."
+    sentences: list[list[Part]] = [[(measured or expected, None)]]
+    if doubtful := half_of_errors(confidence):
         sentences.append(
-            [
-                (
-                    f"Review the {counted(doubtful, 'answer')} with the lowest confidence "
-                    f"({percent(doubtful / n)} of all) first: they hold half of the expected errors.",
-                    None,
-                )
-            ]
+            to_review(doubtful, "answer", f"lowest confidence ({percent(doubtful / n)} of all)", "expected errors")
         )
     if audited is None:
         return [*sentences, [("Workers were not audited." if not asked else _no_audit(asked), None)]]
@@ -332,17 +330,25 @@ def _alpha_in_a_word(value: str) -> str:
 
 
 def _truth(model: Aggregator, gold: tuple[Any, Any]) -> tuple[list[Row], str]:
-    """Measure the answers where the correct class is known; also return the 95 % interval of the accuracy in words."""
+    """Measure the answers where the correct class is known, in figures and in a sentence."""
     index, classes = metrics.match_gold(model.tasks_, gold, unknown="ignore")
     labels, names = model.labels_[index], set(model.classes_.tolist())
     accuracy = metrics.accuracy(labels, classes)
     low, high = charts.wilson(accuracy, len(index))
-    rows = [("Share correct", percent(accuracy, 1), counted(len(index), "task"))]
+    interval = f"95\N{NO-BREAK SPACE}% interval {low * 100:.1f}\u2013{percent(high, 1)}"
+    known = counted(len(index), "known answer")
+    rows = [("Share correct", percent(accuracy, 1), f"{interval}, on {known}")]
+    expected = float(model.confidence_[index].mean())
+    fit = "too low" if expected < low else "too high" if expected > high else "right on average"
+    sentence = (
+        f"Measured on {known}, {percent(accuracy, 1)} are correct ({interval}). The confidences of these answers are "
+        f"{fit}: they expect {percent(expected, 1)}."
+    )
     if all(name in names for name in classes.tolist()):
         posterior = model._rows_of_tasks(index)
         error = metrics.calibration_error(posterior, classes, classes=model.classes_)
         rows.append(("Calibration error", f"{error:.3f}", "mean distance between confidence and share correct"))
-    return rows, f"95\N{NO-BREAK SPACE}% interval {low * 100:.1f}\u2013{percent(high, 1)}"
+    return rows, sentence
 
 
 # -------------------------------------------------------------------------------------------------------------- tables

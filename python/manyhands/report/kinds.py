@@ -18,6 +18,7 @@ from manyhands.report.content import (
     MOST_TASKS,
     MOST_WORKERS,
     RESAMPLES,
+    Z95,
     Coefficient,
     Column,
     Content,
@@ -27,6 +28,7 @@ from manyhands.report.content import (
     coefficient,
     half_of_errors,
     method_of,
+    to_review,
 )
 
 if TYPE_CHECKING:
@@ -190,25 +192,35 @@ def _verdict(
         n = int(np.searchsorted(np.cumsum(variance), variance.sum() / 2) + 1) if variance.sum() > 0 else 0
         sentences.append([(f"The median standard error of a value is {np.nanmedian(error):.3g}.", None)])
         if n:
-            text = f"Review the {counted(n, 'value')} with the largest standard error first: they hold half of the "
-            sentences.append([(f"{text}expected squared error.", None)])
+            sentences.append(to_review(n, "value", "largest standard error", "expected squared error"))
     elif confidence is not None and len(confidence):
         unit = _UNITS.get(kind, "answer")
         finite = confidence[np.isfinite(confidence)]
         text = f"{about(float(finite.mean()))} of the {len(finite):,} {unit}s are expected to be correct."
         sentences.append([(text, None)])
         if n := half_of_errors(finite):
-            text = f"Review the {counted(n, unit)} with the lowest confidence first: they hold half of the expected "
-            sentences.append([(f"{text}errors.", None)])
+            sentences.append(to_review(n, unit, "lowest confidence", "expected errors"))
     if "alone" in tables and tables["alone"].n_rows:
         n = tables["alone"].n_rows
         sentences.append([(f"Also check the {counted(n, 'object')} that only one of several workers drew.", None)])
     if "skill" in workers.column_names and workers.num_rows > 2:
         skill = workers.column("skill").to_numpy().astype(float)
         if np.isfinite(skill).any():
-            name = str(workers.column("worker")[int(np.nanargmin(skill))].as_py())
-            sentences.append([("The worker with the lowest skill is ", None), (name, name), (".", None)])
+            lowest = int(np.nanargmin(skill))
+            name = str(workers.column("worker")[lowest].as_py())
+            if _stands_out(workers, skill, lowest):
+                sentences.append([("The worker with the lowest skill is ", None), (name, name), (".", None)])
+            else:
+                sentences.append([("No worker is clearly worse than the others.", None)])
     return sentences
+
+
+def _stands_out(workers: pa.Table, skill: Any, lowest: int) -> bool:
+    """Return whether the lowest skill is below the median by more than its 95 % interval, if it has one."""
+    if "skill_error" not in workers.column_names:
+        return True
+    error = workers.column("skill_error")[lowest].as_py()
+    return error is None or not np.isfinite(error) or bool(np.nanmedian(skill) - skill[lowest] > Z95 * error)
 
 
 def _single(votes: Any) -> list[str]:
@@ -431,7 +443,10 @@ _AGREEMENT: dict[str, Callable[[Any, Any], Rows]] = {
 #: What the results of a kind rest on, in plain words.
 _ABOUT = {
     "multilabel": "Confidence is the probability that the whole set of labels is correct.",
-    "numeric": "A bias that all workers share cannot be identified from their answers.",
+    "numeric": (
+        "A bias that all workers share cannot be identified from their answers. Values and intervals may lie outside "
+        "the range of the answers, because each worker's bias is removed."
+    ),
     "texts": "Words are compared without case and punctuation. Errors that all workers make cannot be detected.",
     "masks": "Confidence is a mean over the pixels on which workers differ, and assumes independent errors.",
     "boxes": "Objects that no worker drew cannot be detected. Corners are relative to where most workers put them.",
