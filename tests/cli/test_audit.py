@@ -66,6 +66,19 @@ def test_workers_go_to_stdout_or_a_file(audited, capsys):
     assert pq.read_table("workers.parquet").num_rows == 20
 
 
+def test_the_log_without_flagged_workers_can_be_aggregated_again(audited, capsys):
+    run("audit log.csv --clean clean.csv")
+    assert "clean.csv" in capsys.readouterr().out
+    left = {row["worker"] for row in rows("clean.csv")}
+    review = mh.audit.review(mh.read("log.csv"))
+    assert {"w18", "w19"} <= set(review.workers.tolist())
+    assert left == {f"w{n:02}" for n in range(20)} - set(review.workers.tolist())
+    run("aggregate clean.csv -o labels.csv -q")
+    assert len(rows("labels.csv")) == 600
+    assert "is written in the same run" in complaint(capsys, "audit log.csv -o a.csv --clean a.csv")
+    assert "name of a file" in complaint(capsys, "audit log.csv --clean -")
+
+
 def test_what_cannot_be_told_is_said(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_table(mh.simulate(30, 2, 2, labels_per_task=2, seed=1).log.to_frame(), "log.csv")

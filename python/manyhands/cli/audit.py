@@ -37,6 +37,7 @@ def add(commands: Commands) -> None:
         examples="""
             log.parquet
             log.csv --order submitted_at -o workers.csv
+            log.csv --clean clean.csv
             log.parquet --json
         """,
     )
@@ -51,18 +52,26 @@ def add(commands: Commands) -> None:
     order.add_argument(
         "--order", metavar="COLUMN", help="column with the times of answers (numbers, dates, times); tests for drift"
     )
-    parser.add_argument_group("output").add_argument(
+    output = parser.add_argument_group("output")
+    output.add_argument(
         "-o",
         "--output",
         metavar="FILE",
         help="write one row per worker as CSV or Parquet, by the extension ('-': CSV on stdout)",
+    )
+    output.add_argument(
+        "--clean",
+        metavar="FILE",
+        help="write the log without spammers, colluders, and all but one worker of each set of copies",
     )
 
 
 def run(args: Namespace) -> None:
     """Read the log, audit it, and show one page."""
     check_inputs(args)
-    check_outputs([args.output])
+    if args.clean == STDOUT:
+        raise ValueError("--clean needs the name of a file, because the audit is printed")
+    check_outputs([args.output, args.clean])
     check_printed(args, "workers")
     use_threads(args)
     with Stages(args) as stages:
@@ -71,9 +80,12 @@ def run(args: Namespace) -> None:
         from manyhands import audit
 
         found = audit.review(votes, order=order, stages=stages.stage)
-        if args.output not in (None, STDOUT):
+        if args.output not in (None, STDOUT) or args.clean:
             with stages.stage("writing"):
-                write(found.frame(), args.output)
+                if args.output not in (None, STDOUT):
+                    write(found.frame(), args.output)
+                if args.clean:
+                    write(votes.without(found.workers).to_frame(), args.clean)
     if args.json:
         print_json(args, _content(args, found) | {"seconds": stages.seconds})
         return
@@ -83,7 +95,8 @@ def run(args: Namespace) -> None:
         if args.quiet:
             return
     page = {"log": summary_of_log(votes)} | _page(found)  # the page is the result: quiet leaves out only the rest
-    wrote = "" if args.quiet or args.output in (None, STDOUT) else args.output
+    files = [path for path in (args.output, args.clean) if path not in (None, STDOUT)]
+    wrote = "" if args.quiet else ", ".join(files)
     print_facts(page | {"wrote": wrote, "time": "" if args.quiet else str(stages)}, stderr=piped)
     if len(found.copies) and not piped:
         rows = found.copies.frame().slice(0, _SHOWN).to_pydict()
@@ -141,7 +154,7 @@ def _without(found: Review) -> str:
         "leaving out spammers, colluders and all but one of each set of copies, "
         f"{number(change.n_workers, 'worker')} and {change.share:.1%} of the labels, changes "
         f"{number(change.n_changed, 'answer')}{gone}; mean confidence "
-        f"{change.before:.3f}, then {change.after:.3f}"
+        f"{change.before:.3f}, then {change.after:.3f} (--clean FILE writes the rest of the log)"
     )
 
 
