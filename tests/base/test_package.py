@@ -9,7 +9,7 @@ import pytest
 
 import manyhands as mh
 
-LAZY = ["defer", "learn", "plots", "promise"]
+LAZY = ["defer", "judges", "learn", "plots", "promise"]
 
 
 def test_dir_lists_what_is_public_and_nothing_else():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import manyhands as mh
 from manyhands.numeric.blend import MEMBERS, least_squares_on_simplex
-from manyhands.numeric.checks import simulated
+from manyhands.numeric.checks import simulate_log
 from manyhands.testing import aggregator_checks
 
 VARIANTS = {
@@ -48,7 +48,7 @@ def test_check_list(check):
 
 
 def test_every_method_has_variants():
-    log = simulated(40, 10, 4)
+    log = simulate_log(40, 10, 4)
     assert {type(make(log)) for make in VARIANTS.values()} == set(mh.categorical.all_aggregators("numeric"))
 
 

@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path, PurePosixPath
 
 from manyhands._base import eval_logs
-from manyhands._base.checks import listed, warn_of_data
+from manyhands._base.checks import preview, warn_of_data
 from manyhands._base.limits import check_memory
 from manyhands.errors import FileFormatError
 
@@ -44,43 +44,43 @@ def files_in(folder: Path, endings: tuple[str, ...]) -> list[Path]:
 
 def read_archive(archive: Path, endings: tuple[str, ...]) -> dict[Path, bytes]:
     """Return the members of an archive that have one of the endings; raise for one that is not safe to open."""
-    with _opened(archive) as content:
+    with _open(archive) as content:
         entries = [entry for entry in content.infolist() if not entry.is_dir() and not _is_hidden(_parts(entry))]
-        wanted = _members(archive, entries, endings)
-        total = sum(entry.file_size for entry in wanted)
+        matches = _members(archive, entries, endings)
+        total = sum(entry.file_size for entry in matches)
         check_memory(2 * total, f"the archive {str(archive)!r}", "unpack it, and read its files in parts")
-        members = {archive / entry.filename: entry for entry in wanted}
-        return {path: _unpacked(content, members[path], path) for path in sorted(members)}
+        members = {archive / entry.filename: entry for entry in matches}
+        return {path: _unpack(content, members[path], path) for path in sorted(members)}
 
 
 def _members(archive: Path, entries: list[zipfile.ZipInfo], endings: tuple[str, ...]) -> list[zipfile.ZipInfo]:
     if len(entries) > _MOST_MEMBERS:
         raise FileFormatError(f"{str(archive)!r} has {len(entries):,} files; at most {_MOST_MEMBERS:,} are read")
-    wanted = [entry for entry in entries if entry.filename.lower().endswith(endings)]
+    matches = [entry for entry in entries if entry.filename.lower().endswith(endings)]
     nested = [entry.filename for entry in entries if entry.filename.lower().endswith(_NESTED)]
-    if nested and not wanted:
+    if nested and not matches:
         raise FileFormatError(
-            f"{str(archive)!r} holds archives within the archive ({listed(nested)}), which are not opened; unpack it"
+            f"{str(archive)!r} holds archives within the archive ({preview(nested)}), which are not opened; unpack it"
         )
     if nested:
         warn_of_data(
-            f"{str(archive)!r}: dropped {len(nested):,} archives within the archive ({listed(nested)}); unpack it"
+            f"{str(archive)!r}: dropped {len(nested):,} archives within the archive ({preview(nested)}); unpack it"
         )
-    counts = Counter(entry.filename for entry in wanted)
-    for entry in wanted:
+    counts = Counter(entry.filename for entry in matches)
+    for entry in matches:
         _check(archive, entry)
         if counts[entry.filename] > 1:
             raise FileFormatError(f"{entry.filename!r} is in {str(archive)!r} twice; pack the archive again")
-    total = sum(entry.file_size for entry in wanted)
+    total = sum(entry.file_size for entry in matches)
     if total > _LARGE and total > _MOST_GROWTH * archive.stat().st_size:
         raise FileFormatError(f"{str(archive)!r} would grow to {total:,} bytes, more than exports do; it is not read")
-    if not wanted:
-        found = sorted({PurePosixPath(entry.filename).suffix or entry.filename for entry in entries})
-        raise ValueError(f"{str(archive)!r} holds no file that can be read; it holds {listed(found) or 'nothing'}")
-    return wanted
+    if not matches:
+        suffixes = sorted({PurePosixPath(entry.filename).suffix or entry.filename for entry in entries})
+        raise ValueError(f"{str(archive)!r} holds no file that can be read; it holds {preview(suffixes) or 'nothing'}")
+    return matches
 
 
-def _unpacked(content: zipfile.ZipFile, entry: zipfile.ZipInfo, path: Path) -> bytes:
+def _unpack(content: zipfile.ZipFile, entry: zipfile.ZipInfo, path: Path) -> bytes:
     try:
         with content.open(entry) as stream:
             data = stream.read(entry.file_size)
@@ -89,7 +89,7 @@ def _unpacked(content: zipfile.ZipFile, entry: zipfile.ZipInfo, path: Path) -> b
     return eval_logs.read_eval(path, data) if path.suffix.lower() == eval_logs.ENDING else data
 
 
-def _opened(archive: Path) -> zipfile.ZipFile:
+def _open(archive: Path) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(archive)
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:

@@ -136,7 +136,7 @@ def one_chunk(column: Any) -> pa.Array:
         return column
     if column.num_chunks == 1:
         return column.chunk(0)
-    if pa.types.is_dictionary(column.type) and (stacked := _stacked(column.chunks)) is not None:
+    if pa.types.is_dictionary(column.type) and (stacked := _stack(column.chunks)) is not None:
         return stacked
     if pa.types.is_dictionary(column.type):
         wide = pa.dictionary(pa.int32(), pa.large_string())
@@ -144,31 +144,31 @@ def one_chunk(column: Any) -> pa.Array:
         column = pa.chunked_array(chunks, chunks[0].type if chunks else wide).unify_dictionaries()
     else:
         column = plain_text(column)  # before joining: 32 bits may not address the text of all chunks
-    joined = column.combine_chunks()
-    return joined.chunk(0) if isinstance(joined, pa.ChunkedArray) else joined
+    combined = column.combine_chunks()
+    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
 
 
-def _stacked(chunks: list[pa.DictionaryArray]) -> pa.DictionaryArray | None:
+def _stack(chunks: list[pa.DictionaryArray]) -> pa.DictionaryArray | None:
     """Join dictionaries of text, one after the other without looking for equal values; None where that cannot be."""
     import pyarrow as pa
 
     if not chunks or not is_text(chunks[0].type.value_type) or any(chunk.null_count for chunk in chunks):
         return None
-    kept: list[pa.Array] = []
+    unique_values: list[pa.Array] = []
     size = 0
     indices = np.empty(sum(map(len, chunks)), np.int32)
     row = 0
     for chunk in chunks:
         # Batches of one row group often share its dictionary.
-        if not kept or not chunk.dictionary.equals(kept[-1]):
+        if not unique_values or not chunk.dictionary.equals(unique_values[-1]):
             size += len(chunk.dictionary)
-            kept.append(chunk.dictionary)
+            unique_values.append(chunk.dictionary)
             if size > np.iinfo(np.int32).max:
                 return None
-        first = size - len(kept[-1])
+        first = size - len(unique_values[-1])
         np.add(to_numpy(chunk.indices), first, out=indices[row : row + len(chunk)], casting="unsafe")
         row += len(chunk)
-    return pa.DictionaryArray.from_arrays(from_numpy(indices), pa.concat_arrays([*map(plain_text, kept)]))
+    return pa.DictionaryArray.from_arrays(from_numpy(indices), pa.concat_arrays([*map(plain_text, unique_values)]))
 
 
 def plain_text(column: Any) -> Any:

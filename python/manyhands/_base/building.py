@@ -13,7 +13,7 @@ from manyhands._base import data_checks as checks
 from manyhands._base import soft_labels as soft
 from manyhands._base.checks import check_choice
 from manyhands._base.ids import encode_ids
-from manyhands._base.labels import check_classes, merged
+from manyhands._base.labels import check_classes, merge_spellings
 from manyhands._base.names import Codes, Column, Names
 
 Repeats = Literal["keep", "first", "last", "error"]
@@ -127,12 +127,12 @@ def encoded_labels(
     codes, names = labels.encode()
     if fold:
         own = fixed if never is None else never if fixed is None else fixed.joined(never)
-        codes, names = merged(codes, names, own, counts)
+        codes, names = merge_spellings(codes, names, own, counts)
     if never is not None:
         never = soft.in_numbers(never, names)
         codes, classes, names = soft.set_apart(codes, names, fixed, never)
     elif fixed is not None:
-        codes, names = checks.recoded(codes, names, fixed), fixed
+        codes, names = checks.recode(codes, names, fixed), fixed
     classes = names if never is None else classes
     if fixed is None:
         true = codes < len(classes)

@@ -136,11 +136,11 @@ def _outside() -> int:
     return level
 
 
-def counted(n: int, one: str, many: str | None = None) -> str:
+def plural(n: int, one: str, many: str | None = None) -> str:
     """``3 tasks``, ``1 task``."""
     return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 
-def listed(items: list[Any], most: int = 3) -> str:
+def preview(items: list[Any], most: int = 3) -> str:
     """List the first few, for a message."""
     return ", ".join(map(repr, items[:most])) + (", …" if len(items) > most else "")

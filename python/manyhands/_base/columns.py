@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from manyhands._base.frames import guessed, taken
+from manyhands._base.frames import guesses_among, take_with_names
 from manyhands._base.names import Column
 from manyhands.errors import argument
 
@@ -37,31 +37,32 @@ class Columns:
 
 def spread(given: Mapping[str, Chosen]) -> Wanted:
     """All columns that are asked for: (role, place) to what messages call the role, and the name, if it is known."""
-    asked: Wanted = {}
-    for role, chosen in given.items():
-        if chosen is None or isinstance(chosen, str):
-            asked[role, 0] = (role, chosen)
+    requested: Wanted = {}
+    for role, choice in given.items():
+        if choice is None or isinstance(choice, str):
+            requested[role, 0] = (role, choice)
             continue
-        names = [*chosen]
+        names = [*choice]
         if not names or not all(isinstance(name, str) for name in names):
-            raise ValueError(f"{argument(role)} must name a column, or several in a list, not {chosen!r}")
-        asked |= {
+            raise ValueError(f"{argument(role)} must name a column, or several in a list, not {choice!r}")
+        requested |= {
             (role, place): (role if len(names) == 1 else f"{role} {name!r}", name) for place, name in enumerate(names)
         }
-    return asked
+    return requested
 
 
 def columns_of(frame: Any, given: Mapping[str, Chosen], others: Collection[str], *, weak: bool = False) -> Columns:
     """Take the columns of a frame by role; `others` are the roles that hold no ids. With `weak`, weak names will do."""
-    asked = spread(given)
-    wanted = dict(asked.values())
-    found, names = taken(frame, wanted, weak=weak)
+    requested = spread(given)
+    names_wanted = dict(requested.values())
+    columns_found, names = take_with_names(frame, names_wanted, weak=weak)
     columns = Columns(
-        guesses=guessed({what: name for what, (name, _) in found.items()}, wanted, names), all_names=names
+        guesses=guesses_among({what: name for what, (name, _) in columns_found.items()}, names_wanted, names),
+        all_names=names,
     )
     ids: dict[str, list[Column]] = {}
-    for (role, _), (what, _) in asked.items():
-        name, data = found[what]
+    for (role, _), (what, _) in requested.items():
+        name, data = columns_found[what]
         columns.names.setdefault(role, []).append(name)
         if role in others:
             columns.others.setdefault(role, []).append((data, f"{role} column {name!r}"))
@@ -85,5 +86,5 @@ def joined_ids(role: str, parts: list[Column]) -> Column:
         )
     rows: list[str | None] = [between.join(row) for row in zip(*texts, strict=True)]
     for missing in absent:
-        rows = [None if gone else row for row, gone in zip(rows, missing, strict=True)]
+        rows = [None if is_missing else row for row, is_missing in zip(rows, missing, strict=True)]
     return Column(rows, what)

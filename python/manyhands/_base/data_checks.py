@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands._base.checks import COUNTS, LEAST_COUNT, MOST_COUNT, counted, listed, warn_of_data
+from manyhands._base.checks import COUNTS, LEAST_COUNT, MOST_COUNT, plural, preview, warn_of_data
 from manyhands._base.limits import check_memory
 from manyhands._base.names import Codes, Column, Names, sequence
 from manyhands.errors import argument
@@ -27,10 +27,10 @@ def check_names_memory(n_tasks: int, n_workers: int) -> None:
     most = np.iinfo(np.uint32).max
     if max(n_tasks, n_workers) > most:
         raise ValueError(f"more than {most} tasks or workers, which is all that one table can tell apart")
-    needed = 8 * (n_tasks + n_workers)
-    if needed > _SMALL:
-        what = f"names of {counted(n_tasks, 'task')} and {counted(n_workers, 'worker')}"
-        check_memory(needed, what, "leave out those without annotations")
+    n_bytes = 8 * (n_tasks + n_workers)
+    if n_bytes > _SMALL:
+        what = f"names of {plural(n_tasks, 'task')} and {plural(n_workers, 'worker')}"
+        check_memory(n_bytes, what, "leave out those without annotations")
 
 
 def made_table(
@@ -46,17 +46,17 @@ def made_table(
 ) -> _core.Table:
     """Build the compiled table, if there is room for it: 4 bytes per task twice, 5 to 14 an annotation."""
     row = 5 + (n_labels > 256) + (0 if weights is None else 8)
-    needed = 8 * n_tasks + row * len(tasks)
-    if needed > _SMALL:
-        what = f"a table of {counted(len(tasks), 'annotation')} of {counted(n_tasks, 'task')}"
-        check_memory(needed, what, "leave out tasks without annotations, or take a part of the log")
+    n_bytes = 8 * n_tasks + row * len(tasks)
+    if n_bytes > _SMALL:
+        what = f"a table of {plural(len(tasks), 'annotation')} of {plural(n_tasks, 'task')}"
+        check_memory(n_bytes, what, "leave out tasks without annotations, or take a part of the log")
     return _core.Table(tasks, workers, labels, weights, n_tasks, n_workers, n_labels, repeats, n_classes)
 
 
 def check_lengths(tasks: Column, workers: Column, labels: Column | None, weights: npt.NDArray[Any] | None) -> None:
     """Raise for columns of unequal length or without rows."""
-    given = {"tasks": tasks, "workers": workers, "labels": labels, "weights": weights}
-    check_sizes({name: len(column) for name, column in given.items() if column is not None}, "(task, worker, label)")
+    lengths = {"tasks": tasks, "workers": workers, "labels": labels, "weights": weights}
+    check_sizes({name: len(column) for name, column in lengths.items() if column is not None}, "(task, worker, label)")
 
 
 def check_sizes(sizes: Mapping[str, int], row: str) -> None:
@@ -112,12 +112,12 @@ def refuse_repeats(table: _core.Table | _core.Ratings | _core.CodeTable, tasks: 
 
 def warn_unlabelled(n_rows: int, tasks: Names, said: str = "label") -> None:
     """Report how many rows were set aside for want of what is said, and which tasks have no other."""
-    parts = [f"set aside {counted(n_rows, 'row')} without a {said}"] if n_rows else []
+    parts = [f"set aside {plural(n_rows, 'row')} without a {said}"] if n_rows else []
     if len(tasks):
         have = "has" if len(tasks) == 1 else "have"
         parts.append(
-            f"{counted(len(tasks), 'task')} {have} no {said} at all and will get no answer "
-            f"({listed(tasks.values.tolist())}; see .unlabelled)"
+            f"{plural(len(tasks), 'task')} {have} no {said} at all and will get no answer "
+            f"({preview(tasks.values.tolist())}; see .unlabelled)"
         )
     warn_of_data("; ".join(parts))
 
@@ -139,8 +139,8 @@ def checked_order(ordered: Any, classes: Names, *, given: bool = False) -> bool:
     if not isinstance(ordered, bool):
         raise TypeError(f"ordered must be True or False, not {ordered!r}")
     if ordered and not given and not has_numbers(classes):
-        shown = listed(classes.values.tolist(), 5)
-        raise ValueError(f"ordered=True needs the order of {shown}: name all classes, the lowest first, in classes=")
+        order = preview(classes.values.tolist(), 5)
+        raise ValueError(f"ordered=True needs the order of {order}: name all classes, the lowest first, in classes=")
     return ordered
 
 
@@ -149,13 +149,13 @@ def has_numbers(names: Names) -> bool:
     return names.values.dtype.kind in "biuf"
 
 
-def recoded(codes: Codes, names: Names, classes: Names, what: str = "the given classes") -> Codes:
+def recode(codes: Codes, names: Names, classes: Names, what: str = "the given classes") -> Codes:
     """Turn label codes from places in `names` into places in `classes`."""
     code_of = classes.match(names)
     if (code_of < 0).any():
         unknown = names.values[code_of < 0].tolist()
-        which = f"label {unknown[0]!r} is" if len(unknown) == 1 else f"labels {listed(unknown)} are"
-        raise ValueError(f"{which} not among {what} ({listed(classes.values.tolist(), 5)})")
+        which = f"label {unknown[0]!r} is" if len(unknown) == 1 else f"labels {preview(unknown)} are"
+        raise ValueError(f"{which} not among {what} ({preview(classes.values.tolist(), 5)})")
     return code_of.astype(np.uint32)[codes]
 
 
@@ -172,7 +172,7 @@ def checked_weights(data: Any, what: str) -> npt.NDArray[np.float64]:
         )
     if small.any():
         row, n = int(np.argmax(small)), int(small.sum())
-        which = f"{counted(n, 'row')} below {LEAST_COUNT:g} (first at row {row}, {weights[row]:g})"
+        which = f"{plural(n, 'row')} below {LEAST_COUNT:g} (first at row {row}, {weights[row]:g})"
         warn_of_data(f"{what} holds {which}: next to nothing, counted as 0")
         weights = np.where(small, 0.0, weights)
     return weights
@@ -204,14 +204,14 @@ def _numbers(data: Any, what: str) -> npt.NDArray[np.float64]:
 
     if isinstance(data, pa.Array):
         data = pa.chunked_array([data])
-    given = data.to_numpy() if isinstance(data, pa.ChunkedArray) else np.asarray(data)
-    if given.ndim != 1:
-        raise ValueError(f"{what} must be one-dimensional, not of shape {given.shape}")
+    numbers = data.to_numpy() if isinstance(data, pa.ChunkedArray) else np.asarray(data)
+    if numbers.ndim != 1:
+        raise ValueError(f"{what} must be one-dimensional, not of shape {numbers.shape}")
     try:
         # Objects may be decimals and None, but NumPy would also read numbers out of text.
-        if given.dtype.kind not in "biufO" or (given.dtype == object and any(isinstance(w, str) for w in given)):
+        if numbers.dtype.kind not in "biufO" or (numbers.dtype == object and any(isinstance(w, str) for w in numbers)):
             raise TypeError
-        return np.ascontiguousarray(given, np.float64)
+        return np.ascontiguousarray(numbers, np.float64)
     except (TypeError, ValueError):
         raise TypeError(f"{what} must hold numbers") from None
 
@@ -238,11 +238,11 @@ def mask_of(names: Names, wanted: Any, what: str) -> npt.NDArray[np.bool_]:
         raise ValueError(f"the {what}s to select must not hold a missing value (null, NaN or empty)")
     if column.is_boolean() and names.values.dtype != np.bool_:
         if len(column) != len(names):
-            raise ValueError(f"the {what} mask has {len(column):,} entries for {counted(len(names), what)}")
+            raise ValueError(f"the {what} mask has {len(column):,} entries for {plural(len(names), what)}")
         return np.asarray(column.names().values)
-    found = column.names()
-    codes = names.match(found)
+    distinct = column.names()
+    codes = names.match(distinct)
     if (codes < 0).any():
-        raise KeyError(f"no {what} is called {found.values[codes < 0].tolist()[0]!r}")
+        raise KeyError(f"no {what} is called {distinct.values[codes < 0].tolist()[0]!r}")
     keep[codes] = True
     return keep

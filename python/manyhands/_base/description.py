@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands._base.html import block
-from manyhands._base.spelling import quoted
+from manyhands._base.spelling import quote
 
 
 @dataclass(frozen=True)
@@ -118,9 +118,9 @@ class Values:
 
 def largest(shares: dict[str, float]) -> str:
     """The ten largest shares, by name."""
-    shown = sorted(shares.items(), key=lambda item: -item[1])[:10]
+    top_shares = sorted(shares.items(), key=lambda item: -item[1])[:10]
     more = "" if len(shares) <= 10 else f", and {len(shares) - 10} more"
-    return ", ".join(f"{name} {share:.1%}" for name, share in shown) + more
+    return ", ".join(f"{name} {share:.1%}" for name, share in top_shares) + more
 
 
 def in_groups(n: int) -> str:
@@ -130,6 +130,6 @@ def in_groups(n: int) -> str:
 
 def class_texts(classes: npt.NDArray[Any]) -> list[str]:
     """Print the names of classes, all different."""
-    texts = [quoted(name) if isinstance(name, str) else repr(name) for name in classes.tolist()]
+    texts = [quote(name) if isinstance(name, str) else repr(name) for name in classes.tolist()]
     # The number 1 and the text "1" may both be classes.
     return texts if len(set(texts)) == len(texts) else [repr(name) for name in classes.tolist()]

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands._base import html, persist
-from manyhands._base.checks import counted
+from manyhands._base.checks import plural
 from manyhands._base.fitted import Fit as Fit
 from manyhands._base.fitted import Fitted, TaskFitted, pack, unpack
 from manyhands._base.names import Names
@@ -49,10 +49,10 @@ class Parameters:
 
     def set_params(self, **params: Any) -> Self:
         """Change arguments given to the constructor; takes effect at the next ``fit``."""
-        known = self._parameter_names()
+        allowed = self._parameter_names()
         for name, value in params.items():
-            if name not in known:
-                raise ValueError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}")
+            if name not in allowed:
+                raise ValueError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(allowed)}")
             setattr(self, name, value)
         return self
 
@@ -103,9 +103,9 @@ class KnowsWorkers(ABC):
 
         A worker not seen before gets the average, weighted by numbers of labels.
         """
-        carried = per_worker[known]
-        carried[known < 0] = np.average(per_worker, axis=0, weights=self._n_labels)
-        return carried
+        values = per_worker[known]
+        values[known < 0] = np.average(per_worker, axis=0, weights=self._n_labels)
+        return values
 
 
 class Estimator(Parameters, ABC, Results, persist.Saved, Generic[A, F, S]):
@@ -148,8 +148,8 @@ class Estimator(Parameters, ABC, Results, persist.Saved, Generic[A, F, S]):
 
     def _as_table(self, answers: Any) -> A:
         """The table itself, or one made of a frame."""
-        made: Any = Records._kinds[self._kind]._as_table(answers)
-        return cast(A, made)
+        table: Any = Records._kinds[self._kind]._as_table(answers)
+        return cast(A, table)
 
     @abstractmethod
     def _fit(self, votes: A, progress: Callback | None) -> F:
@@ -158,9 +158,11 @@ class Estimator(Parameters, ABC, Results, persist.Saved, Generic[A, F, S]):
     def _publish(self, fit: F, votes: A, /, **more: Any) -> S:
         """Return a fit with names and counts of its table."""
         kind: Any = self._fitted_type
-        named = {one.name: getattr(votes, f"_{one.name}") for one in fields(kind) if hasattr(votes, f"_{one.name}")}
-        made: S = kind(**{"fit": fit, "n_labels": votes.labels_per_worker, "votes": votes, **named, **more})
-        return made
+        names_by_field = {
+            one.name: getattr(votes, f"_{one.name}") for one in fields(kind) if hasattr(votes, f"_{one.name}")
+        }
+        summary: S = kind(**{"fit": fit, "n_labels": votes.labels_per_worker, "votes": votes, **names_by_field, **more})
+        return summary
 
     def _check_room(self, votes: A) -> None:
         """Raise for what cannot fit in memory."""
@@ -211,11 +213,11 @@ class Estimator(Parameters, ABC, Results, persist.Saved, Generic[A, F, S]):
                 f"{type(self).__name__}._fit returned {type(result).__name__}, and its files hold "
                 f"{self._fit_type.__name__}: name the class in _fit_type"
             )
-        found = self._doubts(votes)
-        for remarks, category in ((found.loud, OverlapWarning), *self._loud(result)):
+        doubts = self._doubts(votes)
+        for remarks, category in ((doubts.loud, OverlapWarning), *self._loud(result)):
             if remarks:
                 warnings.warn(f"{type(self).__name__}: {' '.join(remarks)}", category, stacklevel=3)
-        result = replace(result, remarks=(*found.loud, *result.remarks, *found.quiet))
+        result = replace(result, remarks=(*doubts.loud, *result.remarks, *doubts.quiet))
         self._state = fitted._state = self._publish(result, votes)
         return fitted
 
@@ -231,12 +233,12 @@ class Estimator(Parameters, ABC, Results, persist.Saved, Generic[A, F, S]):
         return self._state is not None
 
     def __repr__(self) -> str:
-        made = super().__repr__()
+        text = super().__repr__()
         now = self._state
         if now is None:
-            return made
-        sizes = (counted(len(getattr(now, part)), part.removesuffix("s")) for part in self._parts)
-        return f"{made}, fitted to {' and '.join(sizes)}"
+            return text
+        sizes = (plural(len(getattr(now, part)), part.removesuffix("s")) for part in self._parts)
+        return f"{text}, fitted to {' and '.join(sizes)}"
 
     @property
     def answers_(self) -> Any:
@@ -323,14 +325,18 @@ class Estimator(Parameters, ABC, Results, persist.Saved, Generic[A, F, S]):
     @classmethod
     def _load(cls, content: persist.Content) -> Self:
         # Classes of third parties too, as far as they are imported: reading a file imports nothing.
-        found = {file_name(kind): kind for kind in concrete(cls, "")}.get(str(content.meta.get("class")))
+        estimator_class = {file_name(kind): kind for kind in concrete(cls, "")}.get(str(content.meta.get("class")))
         params = content.meta.get("params")
-        if found is None or not isinstance(params, dict) or not set(params) <= set(found._parameter_names()):
+        if (
+            estimator_class is None
+            or not isinstance(params, dict)
+            or not set(params) <= set(estimator_class._parameter_names())
+        ):
             raise content.damaged("it names no estimator of this version, nor one that was imported")
         if not all(_is_setting(value) for value in params.values()):
             raise content.damaged("its settings are not what manyhands writes")
-        model = found(**{name: _unpacked(value) for name, value in params.items()})
-        state: Any = unpack(found._fitted_type, content, {}, parts={"fit": found._fit_type})
+        model = estimator_class(**{name: _restore_tuples(value) for name, value in params.items()})
+        state: Any = unpack(estimator_class._fitted_type, content, {}, parts={"fit": estimator_class._fit_type})
         model._state = state
         return model
 
@@ -382,7 +388,7 @@ def _is_setting(value: Any) -> bool:
     return True
 
 
-def _unpacked(value: Any) -> Any:
+def _restore_tuples(value: Any) -> Any:
     """Give a setting its type back: JSON has lists only, parameters of several numbers are tuples."""
     flat = isinstance(value, list) and not any(isinstance(item, list) for item in value)
     return tuple(value) if flat else value
@@ -393,10 +399,12 @@ def concrete(base: type[T], package: str = "manyhands.") -> list[type[T]]:
 
     Whoever looks a name up in a dictionary of them finds the last: a cell of a notebook may define a class again.
     """
-    known = list(base.__subclasses__())
-    for cls in known:
-        known.extend(cls.__subclasses__())
-    usable = [cls for cls in dict.fromkeys(known) if not inspect.isabstract(cls) and cls.__module__.startswith(package)]
+    classes = list(base.__subclasses__())
+    for cls in classes:
+        classes.extend(cls.__subclasses__())
+    usable = [
+        cls for cls in dict.fromkeys(classes) if not inspect.isabstract(cls) and cls.__module__.startswith(package)
+    ]
     return sorted(usable, key=lambda cls: cls.__name__)
 
 

@@ -61,7 +61,7 @@ def read_eval(path: Path, content: bytes | None = None) -> bytes:
 def _member(content: bytes, entry: zipfile.ZipInfo, path: Path) -> Any:
     """Parse a member of the archive; Python reads Zstandard from version 3.14 on only, so Arrow does."""
     try:
-        parsed = json.loads(_unpacked(content, entry))
+        parsed = json.loads(_unpack(content, entry))
         if isinstance(parsed, dict):
             return parsed
         reason = "it is not an object"
@@ -70,7 +70,7 @@ def _member(content: bytes, entry: zipfile.ZipInfo, path: Path) -> Any:
     raise FileFormatError(f"{entry.filename!r} in {str(path)!r} is damaged ({reason}); copy the log again")
 
 
-def _unpacked(content: bytes, entry: zipfile.ZipInfo) -> bytes:
+def _unpack(content: bytes, entry: zipfile.ZipInfo) -> bytes:
     import pyarrow as pa
 
     start = entry.header_offset + _LOCAL

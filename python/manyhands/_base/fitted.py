@@ -148,12 +148,12 @@ class _Names(_Field):
         arrays |= persist.pack_names(name, value)
 
     def unpack(self, content: Content, name: str, sizes: dict[str, int]) -> Names:
-        found = content.names(name)
-        if not len(found) and not self.empty:
+        names = content.names(name)
+        if not len(names) and not self.empty:
             raise content.damaged(f"{name!r} is empty")
-        if sizes.setdefault(self.letter, len(found)) != len(found):
-            raise content.damaged(f"{name!r} has {len(found):,} names")
-        return found
+        if sizes.setdefault(self.letter, len(names)) != len(names):
+            raise content.damaged(f"{name!r} has {len(names):,} names")
+        return names
 
 
 @dataclass(frozen=True)
@@ -166,10 +166,10 @@ class _Encoded(_Field):
         arrays[name] = self.write(value)
 
     def unpack(self, content: Content, name: str, sizes: dict[str, int]) -> Any:
-        found = self.read(content, name)
-        if len(found) != _size(self.letter, len(found), sizes):
-            raise content.damaged(f"{name!r} has {len(found):,} values")
-        return found
+        value = self.read(content, name)
+        if len(value) != _size(self.letter, len(value), sizes):
+            raise content.damaged(f"{name!r} has {len(value):,} values")
+        return value
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,7 @@ def names(letter: str, *, empty: bool = False) -> dict[str, _Field]:
     return {"held": _Names(letter, empty)}
 
 
-def encoded(
+def custom(
     letter: str, write: Callable[[Any], npt.NDArray[Any]], read: Callable[[Content, str], Any]
 ) -> dict[str, _Field]:
     """Metadata of values that functions turn into an array and back."""
@@ -268,10 +268,10 @@ def part(kind: type[Any], *, optional: bool = False) -> dict[str, _Field]:
 
 def pack(value: Any, arrays: Arrays, settings: dict[str, Any], prefix: str = "") -> None:
     """Add all fields of a dataclass to the arrays and settings of a file."""
-    for name, held in _held(type(value)).items():
+    for name, part in _fields_of(type(value)).items():
         content = getattr(value, name)
-        if content is not None or not held.optional:
-            held.pack(f"{prefix}{name}", content, arrays, settings)
+        if content is not None or not part.optional:
+            part.pack(f"{prefix}{name}", content, arrays, settings)
 
 
 def unpack(
@@ -285,34 +285,36 @@ def unpack(
 
     `parts` are the classes of fields that hold dataclasses, where they are not those of the metadata.
     """
-    held = _held(kind) | {name: _Part(given) for name, given in (parts or {}).items()}
+    parts_by_name = _fields_of(kind) | {name: _Part(reader) for name, reader in (parts or {}).items()}
     values = {}
     # Names first: other shapes follow from them.
-    for name, how in sorted(held.items(), key=lambda item: (item[0] in (parts or {}), not isinstance(item[1], _Names))):
+    for name, how in sorted(
+        parts_by_name.items(), key=lambda item: (item[0] in (parts or {}), not isinstance(item[1], _Names))
+    ):
         key = f"{prefix}{name}"
         values[name] = None if how.absent(content, key) else how.unpack(content, key, sizes)
-    made = kind(**values)
-    if hasattr(made, "check"):
+    value = kind(**values)
+    if hasattr(value, "check"):
         try:
-            made.check(sizes)
+            value.check(sizes)
         except FileFormatError:
             raise
         except ValueError as error:
             raise content.damaged(str(error)) from error
-    return made
+    return value
 
 
 def without_arrays(fit: SomeFit) -> SomeFit:
     """The same fit with empty arrays, where only settings and names are of use."""
     empty: dict[str, Any] = {
-        name: np.zeros((0,) * len(held.letters), held.dtypes[0])
-        for name, held in _held(type(fit)).items()
-        if isinstance(held, _Array)
+        name: np.zeros((0,) * len(part.letters), part.dtypes[0])
+        for name, part in _fields_of(type(fit)).items()
+        if isinstance(part, _Array)
     }
     return replace(fit, **empty)
 
 
-def _held(kind: type[Any]) -> dict[str, _Field]:
+def _fields_of(kind: type[Any]) -> dict[str, _Field]:
     return {one.name: one.metadata["held"] for one in fields(kind) if "held" in one.metadata}
 
 
@@ -389,6 +391,6 @@ class ItemFitted(Fitted[F_co]):
 
 def carried_over(per_worker: Array, known: Ints, n_labels: Ints) -> Array:
     """Rows of workers by their codes in fit, and at -1 the average weighted by numbers of labels."""
-    carried = per_worker[known]
-    carried[known < 0] = np.average(per_worker, axis=0, weights=n_labels)
-    return carried
+    values = per_worker[known]
+    values[known < 0] = np.average(per_worker, axis=0, weights=n_labels)
+    return values

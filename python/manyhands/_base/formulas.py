@@ -23,7 +23,7 @@ def escaping_formulas(wanted: bool = True) -> Iterator[None]:
         _ESCAPED.reset(token)
 
 
-def escaped(table: Any) -> Any:
+def escape_formulas(table: Any) -> Any:
     """An Arrow table as it is written to a CSV file; the same one unless formulas are to be escaped."""
     if not _ESCAPED.get():
         return table

@@ -76,22 +76,22 @@ def take_columns(frame: Any, **given: str | None) -> dict[str, tuple[str, Any]]:
     The column of a role is the given one, or else the only one with a well-known name. A frame that is a
     query or a stream is read once.
     """
-    return taken(frame, given)[0]
+    return take_with_names(frame, given)[0]
 
 
-def taken(
+def take_with_names(
     frame: Any, given: Mapping[str, str | None], *, weak: bool = False
 ) -> tuple[dict[str, tuple[str, Any]], list[str]]:
     """Return what `take_columns` does, and the names of all columns; with `weak`, weak names will do."""
     frame = _readable(frame)
     names = [str(name) for name in _column_names(frame)]
-    found = match_columns(names, given, weak=weak)
+    name_of_role = match_columns(names, given, weak=weak)
     if _library(frame) == "duckdb":
         import pyarrow as pa
 
-        quoted = ('"' + name.replace('"', '""') + '"' for name in found.values())
+        quoted = ('"' + name.replace('"', '""') + '"' for name in name_of_role.values())
         frame = pa.table(frame.project(", ".join(quoted)))
-    return {role: (name, _column(frame, names, name)) for role, name in found.items()}, names
+    return {role: (name, _column(frame, names, name)) for role, name in name_of_role.items()}, names
 
 
 def named_columns(frame: Any) -> tuple[list[Any], list[Any], Any]:
@@ -119,8 +119,8 @@ def if_there(frame: Any, role: str) -> str | None:
 
 def one_known(names: Sequence[str], role: str) -> str | None:
     """Return the only one of the names that is well known for a role, if it is the only one."""
-    known = known_among(names, well_known(role))
-    return known[0] if len(set(known)) == 1 else None
+    matches = known_among(names, well_known(role))
+    return matches[0] if len(set(matches)) == 1 else None
 
 
 def match_columns(names: Sequence[str], given: Mapping[str, str | None], *, weak: bool = False) -> dict[str, str]:
@@ -130,10 +130,10 @@ def match_columns(names: Sequence[str], given: Mapping[str, str | None], *, weak
         others = [other for other in given if other != role]
         name = _well_known(names, role, others, weak=weak) if choice is None else choice
         if name not in names:
-            message = f"no {role} column {name!r}{_nearest(name, names)}; the columns are {_listed(names)}"
+            message = f"no {role} column {name!r}{_nearest(name, names)}; the columns are {_list_names(names)}"
             raise MissingColumnError(message, role)
         if names.count(name) > 1:
-            raise ValueError(f"several columns are called {name!r}; the columns are {_listed(names)}")
+            raise ValueError(f"several columns are called {name!r}; the columns are {_list_names(names)}")
         if name in role_of:
             raise ValueError(
                 f"column {name!r} cannot be both {role_of[name]} and {role}; name another with {argument(role)}"
@@ -142,7 +142,7 @@ def match_columns(names: Sequence[str], given: Mapping[str, str | None], *, weak
     return {role: name for name, role in role_of.items()}
 
 
-def guessed(found: Mapping[str, str], given: Mapping[str, str | None], names: Sequence[str]) -> dict[str, str]:
+def guesses_among(found: Mapping[str, str], given: Mapping[str, str | None], names: Sequence[str]) -> dict[str, str]:
     """Return the columns that were found by names that may mean something else, by role.
 
     Parameters
@@ -166,7 +166,7 @@ def guessed(found: Mapping[str, str], given: Mapping[str, str | None], names: Se
     }
 
 
-def normalised(name: str) -> str:
+def normalize_name(name: str) -> str:
     """Return a name in small letters, its words run together: Worker ID, worker_id and WorkerId are one."""
     return re.sub(r"[\s_.-]+", "", name).casefold()
 
@@ -174,27 +174,27 @@ def normalised(name: str) -> str:
 def known_among(names: Sequence[str], known: Sequence[str | None]) -> list[str]:
     """Return those of the names that are known, however they are written; only those written alike if there are any."""
     exact = [name for name in names if name in known]
-    wanted = {normalised(name) for name in known if name is not None}
-    return exact or [name for name in names if normalised(name) in wanted]
+    normalized = {normalize_name(name) for name in known if name is not None}
+    return exact or [name for name in names if normalize_name(name) in normalized]
 
 
 def _well_known(names: Sequence[str], role: str, others: Sequence[str] = (), *, weak: bool = False) -> str:
-    known = known_among(names, well_known(role))
-    if weak and not known:
-        known = known_among(names, WEAK.get(role, ()))
+    candidates = known_among(names, well_known(role))
+    if weak and not candidates:
+        candidates = known_among(names, WEAK.get(role, ()))
     # A column that bears the name of another role is that role's.
-    taken = {WELL_KNOWN[other][0] for other in others if other in WELL_KNOWN}
-    known = [name for name in known if name not in taken] or known
+    reserved = {WELL_KNOWN[other][0] for other in others if other in WELL_KNOWN}
+    candidates = [name for name in candidates if name not in reserved] or candidates
     if well_known(role)[0] not in CLASS_NAMES:
-        borrowed = known_among(known, CLASS_NAMES)
-        known = [name for name in known if name not in borrowed] or known
-    if len(set(known)) == 1:
-        return known[0]
-    why, wanted = f"several columns could be the {role} ({_listed(known)})", ""
-    if not known:
+        borrowed = known_among(candidates, CLASS_NAMES)
+        candidates = [name for name in candidates if name not in borrowed] or candidates
+    if len(set(candidates)) == 1:
+        return candidates[0]
+    why, hint = f"several columns could be the {role} ({_list_names(candidates)})", ""
+    if not candidates:
         why = f"no column has a well-known name for the {role}"
-        wanted = f" (well known are {', '.join(well_known(role))})"
-    message = f"{why}: name it with {argument(role)}; the columns are {_listed(names)}{wanted}"
+        hint = f" (well known are {', '.join(well_known(role))})"
+    message = f"{why}: name it with {argument(role)}; the columns are {_list_names(names)}{hint}"
     raise MissingColumnError(message, role)
 
 
@@ -210,8 +210,8 @@ def not_a_log(
     makers: Sequence[str] = ("Annotations.from_frame", "Annotations.from_arrays", "Annotations.from_dense"),
 ) -> str:
     """Say of something that is not a log what a log can be made with."""
-    shown = f"{', '.join(makers[:-1])} or {makers[-1]}"
-    return f"expected {wanted}, not {type(given).__name__}; make a table with {shown}, or read files with mh.read"
+    choices = f"{', '.join(makers[:-1])} or {makers[-1]}"
+    return f"expected {wanted}, not {type(given).__name__}; make a table with {choices}, or read files with mh.read"
 
 
 def _library(frame: Any) -> str:
@@ -246,6 +246,6 @@ def _column(frame: Any, names: Sequence[str], name: str) -> Any:
     return frame[name]
 
 
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(n) for n in names[:_MOST_LISTED])
-    return shown + (", …" if len(names) > _MOST_LISTED else "") if names else "none"
+def _list_names(names: Sequence[str]) -> str:
+    text = ", ".join(repr(n) for n in names[:_MOST_LISTED])
+    return text + (", …" if len(names) > _MOST_LISTED else "") if names else "none"

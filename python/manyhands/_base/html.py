@@ -21,12 +21,12 @@ def table(frame: pa.Table) -> str:
     """The first rows of a table, and how many there are."""
     head = "".join(f"<th>{escape(str(name))}</th>" for name in frame.column_names)
     rows = "".join(
-        f"<tr>{''.join(f'<td>{escape(_shown(value))}</td>' for value in row.values())}</tr>"
+        f"<tr>{''.join(f'<td>{escape(_format(value))}</td>' for value in row.values())}</tr>"
         for row in frame.slice(0, _SHOWN).to_pylist()
     )
     more = f"<p>{frame.num_rows - _SHOWN:,} more rows</p>" if frame.num_rows > _SHOWN else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{more}"
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
     return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

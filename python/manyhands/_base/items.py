@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands._base import data_checks as checks
-from manyhands._base.checks import check_choice, counted, listed, warn_of_data
+from manyhands._base.checks import check_choice, plural, preview, warn_of_data
 from manyhands._base.columns import Columns
 from manyhands._base.ids import compact
 from manyhands._base.names import Codes, Column, Names
@@ -25,7 +25,7 @@ def encode_workers(workers: Column | None, n_rows: int) -> tuple[Codes, Names]:
     return workers.encode()
 
 
-def compacted(codes: Codes, names: Names) -> tuple[Codes, Names]:
+def compact_codes(codes: Codes, names: Names) -> tuple[Codes, Names]:
     """Codes from 0 without gaps, and the names that are left."""
     renumbered, left, _ = compact(codes, names)
     return renumbered, left
@@ -33,11 +33,11 @@ def compacted(codes: Codes, names: Names) -> tuple[Codes, Names]:
 
 def codes_of(names: Names, wanted: Any, what: str) -> npt.NDArray[np.int64]:
     """Codes of names that must be known, or an error that names one that is not."""
-    given = [wanted] if isinstance(wanted, str) or np.ndim(wanted) == 0 else wanted
-    codes = names.find(given)
+    ids = [wanted] if isinstance(wanted, str) or np.ndim(wanted) == 0 else wanted
+    codes = names.find(ids)
     if (codes < 0).any():
-        unknown = [list(given)[place] for place in np.flatnonzero(codes < 0)]
-        raise KeyError(f"no {what} is called {listed(unknown)}")
+        unknown = [list(ids)[place] for place in np.flatnonzero(codes < 0)]
+        raise KeyError(f"no {what} is called {preview(unknown)}")
     return codes
 
 
@@ -53,7 +53,7 @@ class ItemRecords(Records):
     """Records of workers about items that they compared, rather than about tasks one by one."""
 
     __slots__ = ("_items",)
-    _named: ClassVar[tuple[str, ...]] = ("items", "workers")
+    _name_fields: ClassVar[tuple[str, ...]] = ("items", "workers")
 
     def __init__(self, table: Rows, items: Names, workers: Names) -> None:
         super().__init__(table, workers)
@@ -79,15 +79,15 @@ class ItemRecords(Records):
         Raises for columns of unequal length, and for rows that lack what they need besides an answer.
         """
         check_choice("missing", missing, ("drop", "error"))
-        ids, given, answer = columns.ids, columns.only("weight"), cls.spec.required[-1]
+        ids, weight, answer = columns.ids, columns.only("weight"), cls.spec.required[-1]
         checks.check_sizes({role: len(column) for role, column in ids.items()}, f"({', '.join(cls.spec.required)})")
         checks.refuse_missing_ids(*(column for role, column in ids.items() if role != answer), needs=needs)
-        weights = None if given is None else checked_count(*given, len(ids[answer]))
+        weights = None if weight is None else checked_count(*weight, len(ids[answer]))
         absent = ids[answer].missing()
         if absent is None:
             return weights
         checks.refuse_missing_answers(ids[answer].what, absent, missing)
-        warn_of_data(f"set aside {counted(int(absent.sum()), 'row')} without {cls._answer}")
+        warn_of_data(f"set aside {plural(int(absent.sum()), 'row')} without {cls._answer}")
         for column in ids.values():
             column.filter(~absent)
         return None if weights is None else weights[~absent]

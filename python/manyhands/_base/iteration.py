@@ -64,14 +64,14 @@ def accelerated_em(
         trail.append(parameters)
         parameters = fallback = after
         if len(trail) == 2:
-            parameters, trail = _extrapolated(trail[0], trail[1], after), []
+            parameters, trail = _extrapolate(trail[0], trail[1], after), []
         return change, objective
 
     _, converged = iterate(one, max_iter, tol, progress)
     return posterior, history, converged
 
 
-def _extrapolated(first: Array, second: Array, third: Array) -> Array:
+def _extrapolate(first: Array, second: Array, third: Array) -> Array:
     """Where three EM states in a row lead (SQUAREM, Varadhan and Roland 2008)."""
     step, curvature = second - first, third - 2.0 * second + first
     length = math.sqrt(float(step @ step) / max(float(curvature @ curvature), 1e-300))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manyhands._base.checks import listed
+from manyhands._base.checks import preview
 from manyhands._base.frames import known_among, well_known
 from manyhands._base.sources import Layout, Source
 from manyhands._base.streams import column_names, read_columns
@@ -23,10 +23,10 @@ _ANSWER = frozenset({"value", "score", "cluster", "labels", "text", "mask"})
 def measures_of(kind: str) -> Callable[[Known, Any], dict[str, Any]]:
     """The function `measures` among the metrics of a kind; raises where it has none."""
     spec = Records._kinds[kind].spec
-    found = getattr(spec.module("metrics"), "measures", None) if spec.has("metrics") else None
-    if found is None:
+    function = getattr(spec.module("metrics"), "measures", None) if spec.has("metrics") else None
+    if function is None:
         raise ValueError(f"there is no measure of {kind} answers")
-    measures: Callable[[Known, Any], dict[str, Any]] = found
+    measures: Callable[[Known, Any], dict[str, Any]] = function
     return measures
 
 
@@ -57,8 +57,8 @@ class Known:
 
     def measure(self, model: Any) -> dict[str, Any]:
         """Return the measures of the kind, by name, and the number of tasks or items they rest on."""
-        found: dict[str, Any] = measures_of(self.votes.kind)(self, model)
-        return found
+        scores: dict[str, Any] = measures_of(self.votes.kind)(self, model)
+        return scores
 
     def has(self, *roles: str) -> bool:
         """Whether the file has a column for each role."""
@@ -66,17 +66,17 @@ class Known:
 
     def columns(self, *roles: str) -> dict[str, list[Any]]:
         """Columns by role, as lists."""
-        found: dict[str, list[Any]] = {}
+        data: dict[str, list[Any]] = {}
         for role in roles:
             name = self._named(role)
             if name is None:
-                known = ", ".join(("truth", *well_known(role)))
+                role_names = ", ".join(("truth", *well_known(role)))
                 raise ValueError(
-                    f"{self.source} has no column for the {role} (known are {known}); its columns are "
-                    f"{listed(self._frame.column_names)}"
+                    f"{self.source} has no column for the {role} (known are {role_names}); its columns are "
+                    f"{preview(self._frame.column_names)}"
                 )
-            found[role] = self._frame.column(name).to_pylist()
-        return found
+            data[role] = self._frame.column(name).to_pylist()
+        return data
 
     def _named(self, role: str) -> str | None:
         names = self._frame.column_names
@@ -84,17 +84,19 @@ class Known:
             return self._task if self._task in names else None
         if role in _ANSWER and self._label is not None:
             return self._label if self._label in names else None
-        known = known_among(names, well_known(role))
+        candidates = known_among(names, well_known(role))
         if role in _ANSWER:
-            known = known_among(names, (role,)) or known_among(names, ("truth", "gold", "ground_truth")) or known
-        return known[0] if known else None
+            candidates = (
+                known_among(names, (role,)) or known_among(names, ("truth", "gold", "ground_truth")) or candidates
+            )
+        return candidates[0] if candidates else None
 
     def matched(self, ours: Any, theirs: list[Any]) -> tuple[list[int], list[int]]:
         """Places of the ids that both know, in ours and in theirs; raises if there are none, or one is given twice."""
         place = {str(name): at for at, name in enumerate(ours)}
         rows = [(place[str(name)], row) for row, name in enumerate(theirs) if str(name) in place]
         if not rows:
-            raise ValueError(f"{self.source} knows none of the log's ids; it has {listed(theirs[:3])}")
+            raise ValueError(f"{self.source} knows none of the log's ids; it has {preview(theirs[:3])}")
         if len({at for at, _ in rows}) < len(rows):
             raise ValueError(f"{self.source} knows several answers to one id; keep one")
         return [at for at, _ in rows], [row for _, row in rows]
@@ -102,13 +104,13 @@ class Known:
     def grouped(self, ours: Any, theirs: list[Any]) -> dict[int, list[int]]:
         """Rows of the file for each of our tasks that it knows; raises if there are none."""
         place = {str(name): at for at, name in enumerate(ours)}
-        found: dict[int, list[int]] = {}
+        rows_by_key: dict[int, list[int]] = {}
         for row, name in enumerate(theirs):
             if str(name) in place:
-                found.setdefault(place[str(name)], []).append(row)
-        if not found:
-            raise ValueError(f"{self.source} knows none of the log's ids; it has {listed(theirs[:3])}")
-        return found
+                rows_by_key.setdefault(place[str(name)], []).append(row)
+        if not rows_by_key:
+            raise ValueError(f"{self.source} knows none of the log's ids; it has {preview(theirs[:3])}")
+        return rows_by_key
 
     def numbers(self, values: list[Any], what: str) -> Any:
         """A column of numbers, NaN where there is none."""

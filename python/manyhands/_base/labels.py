@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands._base import data_checks as checks
-from manyhands._base.checks import counted, listed, warn_of_data
+from manyhands._base.checks import plural, preview, warn_of_data
 from manyhands._base.names import Codes, Column, Names
-from manyhands._base.spelling import folded, groups_of, shown
+from manyhands._base.spelling import fold, groups_of, list_groups
 from manyhands.errors import argument
 
 #: A number as people write them, with a point or a comma.
@@ -43,28 +43,28 @@ def check_classes(names: Names, n_answers: int, what: str, *, spelt: bool) -> No
         Whether text may spell numbers, as in a CSV file, which has no other way to write them.
     """
     # Integers have no fractions, and text is looked at only where it may spell numbers.
-    found = fractions_among(names.values.tolist(), spelt=spelt) if spelt or not names.is_plain() else []
-    if found:
-        meant = f"read them as names with {argument('labels_as_text', True)}" if spelt else "convert them to text"
+    fractions = fractions_among(names.values.tolist(), spelt=spelt) if spelt or not names.is_plain() else []
+    if fractions:
+        fix = f"read them as names with {argument('labels_as_text', True)}" if spelt else "convert them to text"
         raise ValueError(
-            f"{what} holds numbers with fractions, such as {listed(found)} ({len(names):,} distinct values in "
-            f"{counted(n_answers, 'answer')}): scores or measurements, not classes. Take their mean or median "
+            f"{what} holds numbers with fractions, such as {preview(fractions)} ({len(names):,} distinct values in "
+            f"{plural(n_answers, 'answer')}): scores or measurements, not classes. Take their mean or median "
             f"on each task ({argument('kind', 'numeric')}, mh.Ratings), or round them to grades; if they are "
             "the names of classes "
-            f"after all, {meant}"
+            f"after all, {fix}"
         )
     checks.check_n_classes(len(names), what)
     warn_of_many(len(names), n_answers, what)
     _warn_of_sets(names, what)
-    variants = groups_of(names.values.tolist() if names.values.dtype == object else (), folded)
+    variants = groups_of(names.values.tolist() if names.values.dtype == object else (), fold)
     if variants:
         warn_of_data(
-            f"{what} holds labels that differ by case or blanks only: {shown(variants)}. Each is a class of its own; "
-            f"pass {argument('fold_labels', True)} to merge them"
+            f"{what} holds labels that differ by case or blanks only: {list_groups(variants)}. Each is a class of its own"
+            f"; pass {argument('fold_labels', True)} to merge them"
         )
 
 
-def merged(
+def merge_spellings(
     codes: Codes, names: Names, fixed: Names | None, counts: npt.NDArray[np.int64] | None
 ) -> tuple[Codes, Names]:
     """Merge labels that differ by case or blanks only.
@@ -83,11 +83,11 @@ def merged(
     spelling: dict[str, str] = {}
     for place in np.argsort(-often, kind="stable").tolist():
         if isinstance(texts[place], str):
-            spelling.setdefault(folded(texts[place]), " ".join(texts[place].split()))
+            spelling.setdefault(fold(texts[place]), " ".join(texts[place].split()))
     for name in () if fixed is None else fixed.values.tolist():
         if isinstance(name, str):
-            spelling[folded(name)] = name
-    same = [spelling[folded(text)] if isinstance(text, str) else text for text in texts]
+            spelling[fold(name)] = name
+    same = [spelling[fold(text)] if isinstance(text, str) else text for text in texts]
     places, together = Column(same, "labels").encode()
     return places[codes], together
 
@@ -106,11 +106,11 @@ def _warn_of_sets(names: Names, what: str) -> None:
     if len(names) <= _FEW:
         return
     texts = [name for name in names.values.tolist()[:_LOOKED_AT] if isinstance(name, str)]
-    joined = [text for text in texts if _BETWEEN in text]
+    lost_sets = [text for text in texts if _BETWEEN in text]
     single = {part for text in texts for part in text.split(_BETWEEN)}
-    if 2 * len(joined) > len(texts) and 2 * len(single) < len(texts):
+    if 2 * len(lost_sets) > len(texts) and 2 * len(single) < len(texts):
         warn_of_data(
-            f"{what} looks like sets of labels, such as {joined[0]!r}: {len(names):,} combinations of "
+            f"{what} looks like sets of labels, such as {lost_sets[0]!r}: {len(names):,} combinations of "
             f"{len(single):,} labels. Read them with {argument('kind', 'multilabel')} (mh.MultiLabels), or "
             "each combination is a class"
         )

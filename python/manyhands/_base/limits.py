@@ -19,8 +19,8 @@ def free_memory() -> int | None:
     The least of what the machine has available, what limits of the process (``ulimit -v``, ``ulimit -d``) leave, and
     what the control groups of a container leave, also those that it is nested in.
     """
-    found = [*_of_machine(), *_of_process(), *_of_container()]
-    return max(min(found), 0) if found else None
+    limits = [*_of_machine(), *_of_process(), *_of_container()]
+    return max(min(limits), 0) if limits else None
 
 
 def check_memory(needed: int, what: str, instead: str) -> None:
@@ -46,11 +46,11 @@ def _of_process(proc: Path = Path("/proc")) -> Iterator[int]:
         import resource
     except ImportError:  # Windows
         return
-    for limit, taken in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
+    for limit, field in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
         most = resource.getrlimit(limit)[0]
         if most != resource.RLIM_INFINITY:
             with suppress(OSError, ValueError, KeyError):
-                yield most - _kilobytes(proc / "self" / "status", taken)
+                yield most - _kilobytes(proc / "self" / "status", field)
 
 
 def _of_container(proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgroup")) -> Iterator[int]:

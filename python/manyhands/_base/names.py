@@ -80,17 +80,17 @@ class Names:
             return self._store
         if self._store.dtype != object:
             return arrow.from_numpy(self._store)
-        found = values.as_arrow(self._store.tolist()) if len(self._store) else pa.nulls(0, pa.large_string())
-        if found is None:
-            shown = ", ".join(repr(name) for name in self._store[:3])
-            raise TypeError(f"no Arrow type can hold the ids {shown}, …; use integers or text as ids")
-        return found
+        column = values.as_arrow(self._store.tolist()) if len(self._store) else pa.nulls(0, pa.large_string())
+        if column is None:
+            examples = ", ".join(repr(name) for name in self._store[:3])
+            raise TypeError(f"no Arrow type can hold the ids {examples}, …; use integers or text as ids")
+        return column
 
     def take(self, index: npt.NDArray[Any]) -> Names:
         """Return the names at the given codes."""
         array = isinstance(self._store, np.ndarray)
-        shown = None if self.shown is None else arrow.take(self.shown, index)
-        return Names(self._store[index] if array else arrow.take(self._store, index), shown)
+        spellings = None if self.shown is None else arrow.take(self.shown, index)
+        return Names(self._store[index] if array else arrow.take(self._store, index), spellings)
 
     def showing(self, shown: pa.Array | None) -> Names:
         """Return the names with what they stand for."""
@@ -175,9 +175,9 @@ class Column:
 
     def at(self, rows: npt.NDArray[np.intp]) -> Column:
         """Return the rows at the given places, as often as they are given."""
-        found = copy.copy(self)
-        found.data = self.data[rows] if isinstance(self.data, np.ndarray) else arrow.take(self.data, rows)
-        return found
+        copied = copy.copy(self)
+        copied.data = self.data[rows] if isinstance(self.data, np.ndarray) else arrow.take(self.data, rows)
+        return copied
 
     def is_boolean(self) -> bool:
         """Whether every row is true or false."""
@@ -218,12 +218,12 @@ def _canonical(data: Any, what: str, sound: bool) -> Any:
     if not sound:
         arrow.check_sound(column, what)
     if not arrow.is_supported(column.type):
-        return _unsupported(data, column, what)
+        return _foreign_values(data, column, what)
     column = arrow.one_chunk(column)
     return arrow.plain_dictionary(column) if pa.types.is_dictionary(column.type) else arrow.plain_text(column)
 
 
-def _unsupported(data: Any, column: Any, what: str) -> npt.NDArray[np.object_]:
+def _foreign_values(data: Any, column: Any, what: str) -> npt.NDArray[np.object_]:
     """Return the Python values of a column that Arrow holds as bytes, UUIDs and the like."""
     import pyarrow as pa
 
@@ -237,8 +237,8 @@ def _unsupported(data: Any, column: Any, what: str) -> npt.NDArray[np.object_]:
             )
             raise TypeError(f"{what} holds lists, such as {str(some)[:60]}; each row needs a single value{several}")
         if isinstance(some, dict) and [*some] == [MIXED]:
-            shown = f"values of several types, or nested ones, such as {some[MIXED][:60]}"
-            raise TypeError(f"{what} holds {shown}; each row needs a single value, all of one type")
+            example = f"values of several types, or nested ones, such as {some[MIXED][:60]}"
+            raise TypeError(f"{what} holds {example}; each row needs a single value, all of one type")
         raise TypeError(f"{what} holds Arrow {kind}; an id must be a single value, such as a number or text")
     return values.hashable(column.to_pylist() if data is column else data, what)
 
@@ -379,18 +379,18 @@ def _numbers(column: pa.Array) -> npt.NDArray[Any]:
     """Numbers as int64, else float64 or uint64; booleans as they are."""
     import pyarrow as pa
 
-    found = arrow.to_numpy(column)
+    numbers = arrow.to_numpy(column)
     if pa.types.is_boolean(column.type):
-        return found
+        return numbers
     if pa.types.is_integer(column.type):
-        fits = found.dtype != np.uint64 or not len(found) or found.max() < 2**63
-        return found.astype(np.int64, copy=False) if fits else found
-    found = found.astype(np.float64, copy=False) + 0.0  # -0.0 is no id of its own
-    if (np.abs(found) < 2**53).all():
-        whole = found.astype(np.int64)
-        if np.array_equal(whole, found):
+        fits = numbers.dtype != np.uint64 or not len(numbers) or numbers.max() < 2**63
+        return numbers.astype(np.int64, copy=False) if fits else numbers
+    numbers = numbers.astype(np.float64, copy=False) + 0.0  # -0.0 is no id of its own
+    if (np.abs(numbers) < 2**53).all():
+        whole = numbers.astype(np.int64)
+        if np.array_equal(whole, numbers):
             return whole  # an integer column with gaps reaches us as floats
-    return found
+    return numbers
 
 
 def _encode_numbers(numbers: npt.NDArray[Any]) -> tuple[Codes, Names]:

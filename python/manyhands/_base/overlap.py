@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from manyhands._base.checks import counted
+from manyhands._base.checks import plural
 from manyhands._base.task_table import Answers
 from manyhands.errors import argument
 
@@ -49,7 +49,7 @@ def _repeats(votes: Answers) -> Doubts:
         return Doubts()
     times = "once" if n == 1 else f"{n:,} times"
     remark = (
-        f"Workers answered a task again {times} in {counted(votes.n_annotations, 'annotation')}, and each answer "
+        f"Workers answered a task again {times} in {plural(votes.n_annotations, 'annotation')}, and each answer "
         f"counts as if another worker had given it; make the table with {argument('repeats', 'first')} or "
         "'last' to count one.",
     )

@@ -59,14 +59,14 @@ class Content:
         finite: bool = True,
     ) -> npt.NDArray[Any]:
         """Return an array that must be there with this dtype and shape, and of finite numbers unless told otherwise."""
-        found = self.arrays.get(name)
-        if found is None or found.dtype != np.dtype(dtype):
+        stored = self.arrays.get(name)
+        if stored is None or stored.dtype != np.dtype(dtype):
             raise self.damaged(f"array {name!r} is missing or has the wrong type")
-        if (shape is not None and found.shape != shape) or (ndim is not None and found.ndim != ndim):
-            raise self.damaged(f"array {name!r} has shape {found.shape}")
-        if finite and found.dtype.kind == "f" and not np.isfinite(found).all():
+        if (shape is not None and stored.shape != shape) or (ndim is not None and stored.ndim != ndim):
+            raise self.damaged(f"array {name!r} has shape {stored.shape}")
+        if finite and stored.dtype.kind == "f" and not np.isfinite(stored).all():
             raise self.damaged(f"array {name!r} holds numbers that are not finite")
-        return found
+        return stored
 
     def weights(self, n: int) -> npt.NDArray[np.float64] | None:
         """Return the weights of a table's rows; None where all weigh the same."""
@@ -74,16 +74,16 @@ class Content:
 
     def names(self, name: str) -> Names:
         """Return names written by `pack_names`: all different, none missing."""
-        found = self._text(name) if f"{name}.text" in self.arrays else self.arrays.get(name)
-        if found is None or (isinstance(found, np.ndarray) and found.ndim != 1):
+        stored = self._text(name) if f"{name}.text" in self.arrays else self.arrays.get(name)
+        if stored is None or (isinstance(stored, np.ndarray) and stored.ndim != 1):
             raise self.damaged(f"names {name!r} are missing")
-        if isinstance(found, np.ndarray):
-            good = len(np.unique(found)) == len(found) and not (found != found).any()
+        if isinstance(stored, np.ndarray):
+            good = len(np.unique(stored)) == len(stored) and not (stored != stored).any()
         else:
-            good = len(found.unique()) == len(found)
+            good = len(stored.unique()) == len(stored)
         if not good:
             raise self.damaged(f"names {name!r} repeat")
-        return Names(found, self._shown(name, len(found)))
+        return Names(stored, self._shown(name, len(stored)))
 
     def _shown(self, name: str, n: int) -> Any:
         """What names stand for, as `pack_names` wrote it; None where it wrote nothing."""
@@ -176,14 +176,14 @@ def load(path: str | os.PathLike[str], kind: type[Any] = object, **networks: Any
     if _is_archive(path):
         from importlib import import_module
 
-        found = import_module("manyhands._train.files").load(path, networks)
+        model = import_module("manyhands._train.files").load(path, networks)
     elif networks:
         raise TypeError(f"{os.fspath(path)} holds no networks; leave {', '.join(networks)} out")
     else:
-        found = _loaded(read(path))
-    if not isinstance(found, kind):
-        raise TypeError(f"{os.fspath(path)} holds {type(found).__name__}, not {kind.__name__}")
-    return found
+        model = _build_model(read(path))
+    if not isinstance(model, kind):
+        raise TypeError(f"{os.fspath(path)} holds {type(model).__name__}, not {kind.__name__}")
+    return model
 
 
 def _is_archive(path: str | os.PathLike[str]) -> bool:
@@ -192,7 +192,7 @@ def _is_archive(path: str | os.PathLike[str]) -> bool:
         return file.read(4) == b"PK\3\4"
 
 
-def _loaded(content: Content) -> Any:
+def _build_model(content: Content) -> Any:
     if content.kind in _ELSEWHERE:
         from importlib import import_module
 

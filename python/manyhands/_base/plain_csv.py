@@ -36,15 +36,15 @@ def read_plain_csv(source: Source, names: Sequence[str], columns: Sequence[str])
     columns
         Those to read.
     """
-    wanted = list(dict.fromkeys(columns))
-    if source.encoding != "utf-8" or len(names) < 2 or any(names.count(name) > 1 for name in wanted):
+    unique_columns = list(dict.fromkeys(columns))
+    if source.encoding != "utf-8" or len(names) < 2 or any(names.count(name) > 1 for name in unique_columns):
         return None
-    places = [names.index(name) for name in wanted]
+    places = [names.index(name) for name in unique_columns]
     reader = _core.CsvReader(ord(source.delimiter), len(names), places, source.layout.header)
     if not all(_read_blocks(source, reader)):
         return None
-    found = dict(zip(wanted, map(_dictionary, reader.finish()), strict=True))
-    return [found[name] for name in columns]
+    data_by_name = dict(zip(unique_columns, map(_dictionary, reader.finish()), strict=True))
+    return [data_by_name[name] for name in columns]
 
 
 def _read_blocks(source: Source, reader: _core.CsvReader) -> Iterator[bool]:

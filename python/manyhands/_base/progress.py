@@ -54,5 +54,5 @@ def reporting(progress: bool | Callback, total: int | None, description: str) ->
 
         yield Report(callback)
         # Fits usually stop before their limit: show the bar as finished all the same.
-        done = max(bar.tasks[0].completed, 1)
-        bar.update(task, completed=done, total=done)
+        n_done = max(bar.tasks[0].completed, 1)
+        bar.update(task, completed=n_done, total=n_done)

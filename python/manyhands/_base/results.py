@@ -141,19 +141,19 @@ class Results:
         by = now._held("workers").find(rows.column("worker").to_pylist())
         workers = now.workers_frame()
         names = ["worker", *(name for name in rows.column_names if name != "worker")]
-        known: Columns = {name: rows.column(name) for name in names} | now._compared(rows, place)
+        evidence: Columns = {name: rows.column(name) for name in names} | now._compared(rows, place)
         for name in ("skill", "n_answers"):
             values = workers.column(name).to_numpy().astype(float)
-            known[name] = np.where(by >= 0, values[by], np.nan)
-        shown = now._about.shown
+            evidence[name] = np.where(by >= 0, values[by], np.nan)
+        spellings = now._about.shown
         return AnswerExplanation(
             task=task,
             answer=now._answer_at(place),
             confidence=float(now.confidence_[place]),
-            given=arrow.table(known),
+            given=arrow.table(evidence),
             method=repr(type(now)(**self.get_params())),
             decision=inspect.cleandoc(type(now).__doc__ or "").partition("\n")[0],
-            shown=None if shown is None else shown[place].as_py(),
+            shown=None if spellings is None else spellings[place].as_py(),
         )
 
     def _table_of(self, votes: Any, call: str) -> Any:
@@ -182,8 +182,8 @@ class Results:
         rows = frame.filter(pc.equal(frame.column(0), self._about.arrow()[place]))
         names = frame.column_names[1 : frame.column_names.index("confidence")]
         names = [name for name in names if name != "position"]
-        found = rows.select(names).to_pylist()
-        plain = [row[names[0]] for row in found] if len(names) == 1 else found
+        answers = rows.select(names).to_pylist()
+        plain = [row[names[0]] for row in answers] if len(names) == 1 else answers
         return plain if self._several_rows else plain[0]
 
     # ------------------------------------------------------------------------------------ prediction, report
@@ -268,5 +268,5 @@ def reliability(values: Array, errors: Array) -> Array:
     largest = float(np.abs(values).max(initial=0.0))
     spread = float(np.std(values / largest)) * largest if largest else 0.0
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        found: Array = 1.0 / (1.0 + (errors / spread) ** 2)
-    return np.where(errors == 0, 1.0, found)
+        ratio: Array = 1.0 / (1.0 + (errors / spread) ** 2)
+    return np.where(errors == 0, 1.0, ratio)

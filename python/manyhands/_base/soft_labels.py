@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from manyhands import _core
 from manyhands._base import data_checks as checks
-from manyhands._base.checks import LEAST_COUNT, listed
+from manyhands._base.checks import LEAST_COUNT, preview
 from manyhands._base.names import Codes, Names, sequence
 
 #: How far probabilities may be from summing to one: they are often rounded to two digits.
@@ -22,13 +22,13 @@ _CANONICAL = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
 
 def checked_confidences(data: Any, what: str) -> npt.NDArray[np.float64]:
     """Return confidences as numbers above 0 and up to 1."""
-    found = checks.checked_amounts(data, what)
-    bad = (found <= 0) | (found > 1)
+    amounts = checks.checked_amounts(data, what)
+    bad = (amounts <= 0) | (amounts > 1)
     if bad.any():
         row = int(np.argmax(bad))
-        raise ValueError(f"{what} holds {found[row]} at row {row}; a confidence must be above 0 and at most 1")
+        raise ValueError(f"{what} holds {amounts[row]} at row {row}; a confidence must be above 0 and at most 1")
     # A table holds them as weights on the way, and takes none that is smaller.
-    return np.maximum(found, LEAST_COUNT)
+    return np.maximum(amounts, LEAST_COUNT)
 
 
 def weights_of_confidence(table: _core.Table) -> _core.Table:
@@ -61,8 +61,8 @@ def checked_probabilities(columns: Iterable[Any], classes: Names) -> npt.NDArray
     ]
     if len({len(part) for part in parts}) > 1:
         raise ValueError("columns of probabilities differ in length")
-    found = np.stack(parts, axis=1)
-    totals = found.sum(axis=1)
+    table = np.stack(parts, axis=1)
+    totals = table.sum(axis=1)
     bad = np.abs(totals - 1) > _ROUNDING
     if bad.any():
         row = int(np.argmax(bad))
@@ -70,7 +70,7 @@ def checked_probabilities(columns: Iterable[Any], classes: Names) -> npt.NDArray
             f"the probabilities of row {row} sum to {totals[row]:.4g}, not to one; name a column for each class, or "
             "give long rows with weight="
         )
-    shares: npt.NDArray[np.float64] = found / totals[:, None]
+    shares: npt.NDArray[np.float64] = table / totals[:, None]
     return shares
 
 
@@ -84,8 +84,8 @@ def distinctive(probabilities: npt.NDArray[np.float64], classes: npt.NDArray[np.
 
 def _worth_counting(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Weights without those below what a table counts: of a probability of 1e-40 nothing is left next to others."""
-    kept: npt.NDArray[np.float64] = np.where(weights < LEAST_COUNT, 0.0, weights)
-    return kept
+    counted: npt.NDArray[np.float64] = np.where(weights < LEAST_COUNT, 0.0, weights)
+    return counted
 
 
 def abstentions(given: Any) -> Names | None:
@@ -115,6 +115,6 @@ def set_apart(codes: Codes, names: Names, fixed: Names | None, abstain: Names) -
         both = abstain.values[fixed.match(abstain) >= 0].tolist()[0]
         raise ValueError(f"{both!r} is in both classes and abstain; a label that can be true cannot be an abstention")
     if not len(fixed):
-        raise ValueError(f"every label is an abstention ({listed(abstain.values.tolist())}): there are no classes")
+        raise ValueError(f"every label is an abstention ({preview(abstain.values.tolist())}): there are no classes")
     labels = fixed.followed_by(abstain)
-    return checks.recoded(codes, names, labels), fixed, labels
+    return checks.recode(codes, names, labels), fixed, labels

@@ -74,12 +74,12 @@ _WATCH_FROM = _RESERVE = 1 << 28
 
 def expand(source: PathLike | Iterable[PathLike]) -> list[Path]:
     """List the files and streams that paths, globs, folders and archives name; raise if one of them names none."""
-    return [path for path, _, _ in _expanded(source)]
+    return [path for path, _, _ in _expand(source)]
 
 
 def sources_of(source: PathLike | Iterable[PathLike], layout: Layout, format: str = "auto") -> list[Source]:
     """Return what `expand` lists, ready to be read; those in folders and archives are what their endings say."""
-    files = _expanded(source)
+    files = _expand(source)
     packed = {path: content for path, _, content in files if content is not None}
     return [
         Source(path, layout, "auto" if contained else format, contained=contained, packed=packed)
@@ -89,17 +89,17 @@ def sources_of(source: PathLike | Iterable[PathLike], layout: Layout, format: st
 
 def one_source(path: PathLike, layout: Layout | None = None) -> Source:
     """Return the only file that a path names, ready to be read; raise where it names several."""
-    found = sources_of(path, layout or Layout())
-    if len(found) > 1:
-        raise ValueError(f"{os.fspath(path)!r} names {len(found):,} files, and one is needed")
-    return found[0]
+    files = sources_of(path, layout or Layout())
+    if len(files) > 1:
+        raise ValueError(f"{os.fspath(path)!r} names {len(files):,} files, and one is needed")
+    return files[0]
 
 
 #: A file, whether a folder or an archive that holds it was named, and its content if it is in an archive.
 _File = tuple[Path, bool, bytes | None]
 
 
-def _expanded(source: PathLike | Iterable[PathLike]) -> list[_File]:
+def _expand(source: PathLike | Iterable[PathLike]) -> list[_File]:
     """List the files that paths, globs, folders and archives name."""
     items = [source] if isinstance(source, str | os.PathLike) else list(source)
     paths: list[_File] = []
@@ -108,10 +108,10 @@ def _expanded(source: PathLike | Iterable[PathLike]) -> list[_File]:
         if text == STDIN or Path(text).exists():
             paths.extend(_in_container(Path(text)))
         elif glob.has_magic(text):
-            found = sorted(name for name in glob.glob(text, recursive=True) if Path(name).is_file())
-            if not found:
+            names = sorted(name for name in glob.glob(text, recursive=True) if Path(name).is_file())
+            if not names:
                 raise FileNotFoundError(f"no file matches {text!r}")
-            paths.extend(file for name in found for file in _in_container(Path(name)))
+            paths.extend(file for name in names for file in _in_container(Path(name)))
         else:
             raise FileNotFoundError(f"there is no file {text!r}")
     if not paths:
@@ -127,7 +127,7 @@ def _in_container(path: Path) -> list[_File]:
         files = files_in(path, endings)
         if not files:
             raise FileNotFoundError(f"the folder {str(path)!r} holds no file that can be read")
-        return [(file, True, content) for found in files for file, _, content in _in_container(found)]
+        return [(file, True, content) for path_name in files for file, _, content in _in_container(path_name)]
     if is_archive(path):
         return [(file, True, content) for file, content in read_archive(path, endings).items()]
     return [(path, False, read_eval(path) if path.suffix.lower() == EVAL and path.is_file() else None)]
@@ -162,8 +162,8 @@ def kind_of(path: Path) -> Literal["csv", "parquet"]:
     """Return what a table is by the ending of its name."""
     kind = _by_ending(path)
     if kind is None:
-        known = ", ".join(sorted([*CSV, *PARQUET]))
-        raise ValueError(f"unknown kind of file: {str(path)!r}; its name should end in one of {known}")
+        endings = ", ".join(sorted([*CSV, *PARQUET]))
+        raise ValueError(f"unknown kind of file: {str(path)!r}; its name should end in one of {endings}")
     return kind
 
 
@@ -197,14 +197,14 @@ def file_kind(path: Path, format: str = "auto", content: bytes | None = None) ->
     if suffix in NOT_READ and format not in _KIND_OF_FORMAT:
         raise ValueError(f"{str(path)!r} is {NOT_READ[suffix]}")
     if format == "auto":
-        known = "document" if is_document(path, content) else _by_ending(path)
-        if known is not None:
-            return known
+        by_content = "document" if is_document(path, content) else _by_ending(path)
+        if by_content is not None:
+            return by_content
     elif format in _KIND_OF_FORMAT:
         return _KIND_OF_FORMAT[format]
     elif is_document(path):
         return "document"
-    kind, _ = _sniffed(_head(path))
+    kind, _ = _sniff(_head(path))
     if format == "auto" and kind == "csv":
         endings = ", ".join((*sorted([*CSV, *PARQUET]), *DOCUMENTS, *CONLL))
         raise ValueError(
@@ -220,15 +220,15 @@ def _head(path: Path) -> bytes:
         return stream.read(_HEAD)
 
 
-def _sniffed(content: bytes) -> tuple[FileKind, str | None]:
+def _sniff(content: bytes) -> tuple[FileKind, str | None]:
     """Return what content is, by how it begins, and how it is compressed."""
-    found = next((kind for magic, kind in _MAGIC.items() if content.startswith(magic)), None)
-    if found == "parquet":
+    by_magic = next((kind for magic, kind in _MAGIC.items() if content.startswith(magic)), None)
+    if by_magic == "parquet":
         return "parquet", None
     bare = content.removeprefix(codecs.BOM_UTF8).lstrip()
-    if found is None and (bare[:1] in (b"[", b"{", b"<") or bare.startswith(WEBANNO.encode())):
+    if by_magic is None and (bare[:1] in (b"[", b"{", b"<") or bare.startswith(WEBANNO.encode())):
         return "document", None
-    return "csv", found
+    return "csv", by_magic
 
 
 # ------------------------------------------------------------------------------------------------------- sources
@@ -293,12 +293,12 @@ class Source:
             # Twice through a stream, for its header and its rows, needs all of it at hand.
             with enough_memory(str(self)):
                 self._content = _stdin() if str(self.path) == STDIN else self.path.read_bytes()
-            kind, codec = _sniffed(self._content)
+            kind, codec = _sniff(self._content)
             return _KIND_OF_FORMAT.get(self._format, kind), codec
         kind = file_kind(self.path, self._format, self._content)
         if kind != "csv":
             return kind, None
-        by_content = None if _by_ending(self.path) else _sniffed(_head(self.path))[1]
+        by_content = None if _by_ending(self.path) else _sniff(_head(self.path))[1]
         return kind, COMPRESSED.get(self.path.suffix.lower(), by_content)
 
     def __str__(self) -> str:
@@ -474,7 +474,7 @@ def reading(source: Source) -> Iterator[None]:
     except (pa.ArrowException, OSError, UnicodeError, csv.Error) as error:
         lines = str(error).strip().splitlines()
         reason = f"{lines[0] if lines else type(error).__name__} (is the file truncated, or of another format?)"
-        raise FileFormatError(f"cannot read {source}: {_located(source, error) or reason}") from error
+        raise FileFormatError(f"cannot read {source}: {_locate(source, error) or reason}") from error
 
 
 @contextmanager
@@ -491,14 +491,14 @@ def enough_memory(what: str) -> Iterator[None]:
         ) from error
 
 
-def _located(source: Source, error: BaseException) -> str:
+def _locate(source: Source, error: BaseException) -> str:
     """Return where a CSV file is bad; empty if that is not known."""
-    said = str(error)
+    text = str(error)
     if source.kind != "csv":
         return ""
-    if "UTF8" in said or isinstance(error, UnicodeError):
+    if "UTF8" in text or isinstance(error, UnicodeError):
         return _bad_byte(source)
-    if re.search(r"Expected \d+ columns, got \d+", said):
+    if re.search(r"Expected \d+ columns, got \d+", text):
         return _ragged_line(source)
     return ""
 
@@ -517,9 +517,9 @@ def _bad_byte(source: Source) -> str:
                 line += data[: error.start].count(b"\n")
                 place = start + len(chunk) - len(data) + error.start
                 where = f"byte 0x{data[error.start]:02x} at {place:,}"
-                said = f"line {line} is not in {source.encoding.upper()} ({where})"
+                where_bad = f"line {line} is not in {source.encoding.upper()} ({where})"
                 return (
-                    f"{said}; if it was written in another encoding, such as Latin-1, say "
+                    f"{where_bad}; if it was written in another encoding, such as Latin-1, say "
                     f"{argument('encoding', 'latin-1')}"
                 )
             start += len(chunk)

@@ -17,14 +17,14 @@ _COMPARED = 100_000
 _SHOWN = 3
 
 
-def folded(text: str) -> str:
+def fold(text: str) -> str:
     """Return a name without regard to case and blanks."""
     return " ".join(text.translate(_INVISIBLE).split()).casefold()
 
 
 def skeleton(text: str) -> str:
     """Return a name as it looks: without regard to case and blanks, and with one form for letters that look alike."""
-    return folded(unicodedata.normalize("NFKC", text)).translate(_LOOK_ALIKE)
+    return fold(unicodedata.normalize("NFKC", text)).translate(_LOOK_ALIKE)
 
 
 def groups_of(names: Iterable[Any], key: Callable[[str], str]) -> list[list[str]]:
@@ -38,7 +38,7 @@ def groups_of(names: Iterable[Any], key: Callable[[str], str]) -> list[list[str]
     return [group for group in groups.values() if len(group) > 1]
 
 
-def shown(groups: Sequence[Sequence[str]]) -> str:
+def list_groups(groups: Sequence[Sequence[str]]) -> str:
     """List groups of names for a message."""
     more = f"; and {len(groups) - _SHOWN:,} more" if len(groups) > _SHOWN else ""
     return "; ".join(", ".join(map(ascii_where_odd, group[:4])) for group in groups[:_SHOWN]) + more
@@ -46,10 +46,10 @@ def shown(groups: Sequence[Sequence[str]]) -> str:
 
 def ascii_where_odd(name: str) -> str:
     """Quote a name, with escapes for what does not show, or shows as something else."""
-    return ascii(name) if skeleton(name) != folded(name) or name.translate(_INVISIBLE) != name else repr(name)
+    return ascii(name) if skeleton(name) != fold(name) or name.translate(_INVISIBLE) != name else repr(name)
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     """Return a name as it is, or in quotes where blanks in it would not show."""
     return name if name and name == " ".join(name.split()) else repr(name)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from manyhands._base import arrow
 from manyhands._base.columns import Columns, Wanted, joined_ids
-from manyhands._base.frames import WELL_KNOWN, guessed, known_among, match_columns
+from manyhands._base.frames import WELL_KNOWN, guesses_among, known_among, match_columns
 from manyhands._base.names import Column
 from manyhands._base.plain_csv import read_plain_csv
 from manyhands._base.sources import Source, reading
@@ -60,29 +60,30 @@ def read_roles(
     """
     if workers is not None:
         wanted = {key: column for key, column in wanted.items() if key[0] != "worker"}
-    asked = dict(wanted.values())
-    found = [find_columns(one, asked, weak=weak) for one in sources]
+    columns_by_key = dict(wanted.values())
+    names_by_source = [find_columns(one, columns_by_key, weak=weak) for one in sources]
     of_numbers = [what for (role, _), (what, _) in wanted.items() if role in numbers]
     files = [
-        _read_roles(one, names, [names[what] for what in of_numbers]) for one, names in zip(sources, found, strict=True)
+        _read_roles(one, names, [names[what] for what in of_numbers])
+        for one, names in zip(sources, names_by_source, strict=True)
     ]
     names = column_names(sources[0])
-    columns = Columns(guesses=guessed(found[0], asked, names), all_names=names)
+    columns = Columns(guesses=guesses_among(names_by_source[0], columns_by_key, names), all_names=names)
     ids: dict[str, list[Column]] = {}
     if workers is not None:
         counts = [len(next(iter(file.values()))) for file in files]
         ids["worker"] = [Column(np.repeat(np.array(workers, object), counts), "names of files")]
     for (role, _), (what, _) in wanted.items():
-        columns.names.setdefault(role, []).append(found[0][what])
+        columns.names.setdefault(role, []).append(names_by_source[0][what])
         # Taking each column out keeps one copy of its text in memory, not two.
-        data, parse = _joined(what, [file.pop(what) for file in files], sources)
-        called = f"{role} column {found[0][what]!r}"
+        data, parse = _join(what, [file.pop(what) for file in files], sources)
+        what_column = f"{role} column {names_by_source[0][what]!r}"
         if role in numbers or role in raw:
-            columns.others.setdefault(role, []).append((data, called))
+            columns.others.setdefault(role, []).append((data, what_column))
             continue
         if as_text and role == "label":
-            data, parse = _decoded(data).cast("large_string"), False
-        ids.setdefault(role, []).append(Column(data, called, parse_integers=parse, sound=True))
+            data, parse = _decode(data).cast("large_string"), False
+        ids.setdefault(role, []).append(Column(data, what_column, parse_integers=parse, sound=True))
     columns.ids = {role: joined_ids(role, parts) for role, parts in ids.items()}
     return columns
 
@@ -185,7 +186,7 @@ def _stored_as_codes(source: Source, columns: Iterable[str]) -> list[str]:
     """Return those of the columns of a Parquet file whose values are almost all stored as codes of a dictionary."""
     content, schema = source.parquet, source.parquet.schema.to_arrow_schema()
     groups = [content.row_group(group) for group in range(content.num_row_groups)]
-    found = []
+    stored = []
     for name in columns:
         if not arrow.is_text(schema.field(name).type):
             continue
@@ -195,8 +196,8 @@ def _stored_as_codes(source: Source, columns: Iterable[str]) -> list[str]:
         # A dictionary that grew too large is followed by plain values, which take more room than codes.
         size = sum(part.total_uncompressed_size for part in parts)
         if coded and size <= _CODE_BYTES * sum(part.num_values for part in parts):
-            found.append(name)
-    return found
+            stored.append(name)
+    return stored
 
 
 def _repeats_itself(column: pa.Array) -> bool:
@@ -280,14 +281,14 @@ def _check_text(source: Source, table: pa.Table | pa.RecordBatch, columns: list[
             raise FileFormatError(f"cannot read {source}: {error}") from None
 
 
-def _joined(role: str, columns: list[pa.ChunkedArray], sources: list[Source]) -> tuple[pa.ChunkedArray, bool]:
+def _join(role: str, columns: list[pa.ChunkedArray], sources: list[Source]) -> tuple[pa.ChunkedArray, bool]:
     """Join a column's parts from several files; also returns whether its text may be read as integers."""
     import pyarrow as pa
     import pyarrow.types as types
 
     parse = all(source.kind == "csv" for source in sources)
     if len({column.type for column in columns}) > 1:
-        columns = [arrow.plain_text(_decoded(column)) for column in columns]
+        columns = [arrow.plain_text(_decode(column)) for column in columns]
         if any(types.is_large_string(column.type) for column in columns):
             numeric = [arrow.is_number(column.type) and not types.is_boolean(column.type) for column in columns]
             parse = parse or any(numeric)
@@ -301,8 +302,10 @@ def _joined(role: str, columns: list[pa.ChunkedArray], sources: list[Source]) ->
         return pa.concat_tables(parts, promote_options="permissive").column(0), parse
     except pa.ArrowException:
         kinds = {column.type: one for column, one in zip(reversed(columns), reversed(sources), strict=True)}
-        shown = ", ".join(f"{kind} in {one}" for kind, one in kinds.items())
-        raise TypeError(f"the {role} column has types that do not go together: {shown}; convert one") from None
+        kinds_by_source = ", ".join(f"{kind} in {one}" for kind, one in kinds.items())
+        raise TypeError(
+            f"the {role} column has types that do not go together: {kinds_by_source}; convert one"
+        ) from None
 
 
 def _refuse_to_merge(kinds: Sequence[pa.DataType]) -> None:
@@ -316,7 +319,7 @@ def _refuse_to_merge(kinds: Sequence[pa.DataType]) -> None:
         raise pa.ArrowTypeError("Unable to merge")
 
 
-def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _decode(column: pa.ChunkedArray) -> pa.ChunkedArray:
     import pyarrow as pa
 
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

@@ -74,7 +74,7 @@ class Records(persist.Saved, ABC):
     #: Whether columns may be found by weak names, which `_check_guesses` then checks.
     _weak: ClassVar[bool] = False
     #: What has names, and is saved with them.
-    _named: ClassVar[tuple[str, ...]]
+    _name_fields: ClassVar[tuple[str, ...]]
     #: The maker behind all of a kind: from columns by role, and its settings as keywords.
     _of_columns: ClassVar[Callable[..., Any]]
     #: The table of each kind; it enters itself when it is defined.
@@ -97,9 +97,9 @@ class Records(persist.Saved, ABC):
     @classmethod
     def _made(cls, columns: Columns, **settings: Any) -> Self:
         """Build a table from columns by role, and check that columns taken by weak names are what they seem."""
-        made: Self = cls._of_columns(columns, **settings)
-        made._check_guesses(columns)
-        return made
+        table: Self = cls._of_columns(columns, **settings)
+        table._check_guesses(columns)
+        return table
 
     def _check_guesses(self, columns: Columns) -> None:
         """Raise where a column that was taken by a weak name is something else."""
@@ -114,15 +114,15 @@ class Records(persist.Saved, ABC):
                 columns.others[role] = [(data, name)]
             elif data is not None:
                 columns.ids[role] = Column(data, name)
-        made: Self = cls._of_columns(columns, **settings)
-        return made
+        table: Self = cls._of_columns(columns, **settings)
+        return table
 
     @classmethod
     def _columns_in(cls, frame: Any, given: Mapping[str, Chosen], options: Mapping[str, Chosen]) -> Columns:
         """The columns of a frame by role."""
-        found = {role: if_there(frame, role) for role in cls.spec.if_there if options.get(role) is None}
-        named = {role: name for role, name in {**options, **found}.items() if name is not None}
-        return columns_of(frame, {**given, **named}, cls.spec.numbers | cls.spec.raw, weak=cls._weak)
+        optional = {role: if_there(frame, role) for role in cls.spec.if_there if options.get(role) is None}
+        names_by_role = {role: name for role, name in {**options, **optional}.items() if name is not None}
+        return columns_of(frame, {**given, **names_by_role}, cls.spec.numbers | cls.spec.raw, weak=cls._weak)
 
     @classmethod
     def _needed(cls, names: Sequence[str], named: Collection[str]) -> tuple[str, ...]:
@@ -136,8 +136,8 @@ class Records(persist.Saved, ABC):
             return answers
         if hasattr(answers, "columns") or hasattr(answers, "keys") or hasattr(answers, "__arrow_c_stream__"):
             maker: Any = cls
-            made: Self = maker.from_frame(answers)
-            return made
+            log: Self = maker.from_frame(answers)
+            return log
         if isinstance(answers, str | os.PathLike):
             from manyhands.io.read import read
 
@@ -270,18 +270,18 @@ class Records(persist.Saved, ABC):
         from manyhands.audit.result import Finding
 
         if isinstance(workers, Finding):
-            gone = np.zeros(self.n_workers, np.bool_)
+            is_removed = np.zeros(self.n_workers, np.bool_)
             here = self._workers.match(workers.names.take(np.flatnonzero(workers.found)))
-            gone[here[here >= 0]] = True
+            is_removed[here[here >= 0]] = True
         elif workers is None or isinstance(workers, str | bytes):
             raise TypeError(f"without takes names of workers in a list, or what an audit found, not {workers!r}")
         else:
-            gone = checks.mask_of(self._workers, workers, "worker")
-        if not gone.any():
+            is_removed = checks.mask_of(self._workers, workers, "worker")
+        if not is_removed.any():
             return self
-        if not (self.labels_per_worker[~gone] > 0).any():
+        if not (self.labels_per_worker[~is_removed] > 0).any():
             raise ValueError(f"no annotation is left: all {self.n_workers:,} workers with annotations are left out")
-        return self.select(workers=~gone)
+        return self.select(workers=~is_removed)
 
     # ------------------------------------------------------------------------------------------- persistence
 
@@ -295,7 +295,7 @@ class Records(persist.Saved, ABC):
         arrays = dict(whole._arrays())
         if whole.weights is not None:
             arrays["weights"] = whole.weights
-        for part in self._named:
+        for part in self._name_fields:
             arrays |= persist.pack_names(part, getattr(self, f"_{part}"))
         persist.write(path, self._file_kind, {}, arrays, read_back=self._read_back)
 

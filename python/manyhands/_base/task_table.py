@@ -14,7 +14,7 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands._base import arrow, persist
 from manyhands._base import data_checks as checks
-from manyhands._base.checks import check_choice, listed
+from manyhands._base.checks import check_choice, preview
 from manyhands._base.columns import Columns
 from manyhands._base.description import Fact, Spread
 from manyhands._base.ids import Ids, encode_ids
@@ -78,7 +78,7 @@ class Answers(Records):
     __slots__ = ("_tasks", "_unlabelled")
     _table: Links
     _weak: ClassVar[bool] = True
-    _named: ClassVar[tuple[str, ...]] = ("tasks", "workers", "unlabelled")
+    _name_fields: ClassVar[tuple[str, ...]] = ("tasks", "workers", "unlabelled")
 
     def __init__(
         self, table: Links, tasks: Names, workers: Names, *parts: Any, unlabelled: Names | None = None
@@ -95,9 +95,9 @@ class Answers(Records):
         repeats, missing = settings.pop("repeats", "keep"), settings.pop("missing", "drop")
         check_choice("repeats", repeats, ("keep", "first", "last", "error"))
         check_choice("missing", missing, ("drop", "error"))
-        tasks, workers, given = columns.ids["task"], columns.ids["worker"], columns.only("weight")
+        tasks, workers, weight = columns.ids["task"], columns.ids["worker"], columns.only("weight")
         parsed = cls._parsed(columns, **settings)
-        weights = None if given is None else checks.checked_weights(*given)
+        weights = None if weight is None else checks.checked_weights(*weight)
         rows = {"tasks": len(tasks), "workers": len(workers), **parsed.sizes}
         rows |= {} if weights is None else {"weights": len(weights)}
         noun = cls.spec.required[-1]
@@ -147,12 +147,12 @@ class Answers(Records):
             raise ValueError(
                 f"column {guesses['task']!r} differs in every row, so it may number the answers rather than the tasks; "
                 f"name the task column with {argument('task')} ({guesses['task']!r} if it is; other columns "
-                f"are {_shown(others)})"
+                f"are {_list_names(others)})"
             )
         if "worker" in guesses and self.n_workers > 1 and self._one_per_task(self._table.columns()[1]):
             raise ValueError(
                 f"column {guesses['worker']!r} has one value per task, so it is about the item rather than the worker; "
-                f"name the worker column with {argument('worker')} (other columns are {_shown(others)})"
+                f"name the worker column with {argument('worker')} (other columns are {_list_names(others)})"
             )
         if "label" in guesses:
             self._refuse_item(guesses["label"], others)
@@ -167,18 +167,18 @@ class Answers(Records):
         others
             Columns of the log that are not used; without any, nothing else can be the answer.
         """
-        _, workers, said = self._table.columns()
+        _, workers, answer_codes = self._table.columns()
         if not others:
             return
         cure = (
-            f"name the answer column with {argument('label')} (other columns are {_shown(others)}), or with "
+            f"name the answer column with {argument('label')} (other columns are {_list_names(others)}), or with "
             f"{self.spec.required[-1]}=… and kind={self.kind!r} if it is {column!r}"
         )
         if not self._differ_in_task(workers).any():
             raise ValueError(
                 f"no task has answers of two workers, so column {column!r} may be the item or the answer; {cure}"
             )
-        if self._one_per_task(said):
+        if self._one_per_task(answer_codes):
             raise ValueError(
                 f"column {column!r} has one value per task for all workers: it is the item, not the answer; {cure}"
             )
@@ -276,12 +276,12 @@ class Answers(Records):
     def to_frame(self) -> pa.Table:
         """Return the annotations as an Arrow table: task, worker, the answer, and weight if there are weights."""
         whole = self._whole()
-        tasks, workers, said = whole._table.columns()
+        tasks, workers, answer_codes = whole._table.columns()
         columns = {
             "task": arrow.take(self._tasks.arrow(), tasks),
             "worker": arrow.take(self._workers.arrow(), workers),
         }
-        columns |= self._said(said)
+        columns |= self._said(answer_codes)
         return arrow.table(columns if whole.weights is None else columns | {"weight": whole.weights})
 
     @abstractmethod
@@ -338,10 +338,10 @@ class Answers(Records):
         if fraction is not None:
             if not 0 < fraction <= 1:
                 raise ValueError(f"fraction must lie in (0, 1], not {fraction}")
-            wanted = round(fraction * len(key))
-            if not wanted:
+            n_wanted = round(fraction * len(key))
+            if not n_wanted:
                 raise ValueError(f"a fraction of {fraction} leaves none of {len(key):,} annotations")
-            keep[np.argpartition(key, wanted - 1)[:wanted]] = True
+            keep[np.argpartition(key, n_wanted - 1)[:n_wanted]] = True
         elif per_task is not None:
             if operator.index(per_task) < 1:
                 raise ValueError(f"per_task must be at least 1, not {per_task}")
@@ -353,13 +353,13 @@ class Answers(Records):
 
     def _subset(self, keep: npt.NDArray[np.bool_], wanted: npt.NDArray[np.bool_], unlabelled: Names | None) -> Self:
         """Keep the marked annotations; wanted tasks left with none join the unlabeled."""
-        kept = self._table.keep(keep)
-        labelled = np.diff(kept.offsets()) > 0
+        part = self._table.keep(keep)
+        labelled = np.diff(part.offsets()) > 0
         tasks = self._tasks.take(np.flatnonzero(labelled))
-        workers = self._workers.take(np.flatnonzero(kept.worker_counts()))
+        workers = self._workers.take(np.flatnonzero(part.worker_counts()))
         lost = self._tasks.take(np.flatnonzero(wanted & ~labelled))
         lost = lost if unlabelled is None else lost.joined(unlabelled)
-        return self._part(kept.compacted(), tasks, workers, lost)
+        return self._part(part.compacted(), tasks, workers, lost)
 
     def _part(self, table: Any, tasks: Names, workers: Names, unlabelled: Names) -> Self:
         """A part of these answers, as a compiled table of the same kind."""
@@ -384,8 +384,8 @@ class Answers(Records):
     # ------------------------------------------------------------------------------------------- persistence
 
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:
-        tasks, workers, said = self._table.columns()
-        return {"task_codes": tasks, "worker_codes": workers} | self._packed(said)
+        tasks, workers, answer_codes = self._table.columns()
+        return {"task_codes": tasks, "worker_codes": workers} | self._packed(answer_codes)
 
     @classmethod
     def _read_back(cls, content: persist.Content) -> object:
@@ -411,7 +411,7 @@ class Answers(Records):
     @classmethod
     def _names_in(cls, content: persist.Content) -> tuple[Names, ...]:
         """Names of tasks, workers and unlabeled tasks."""
-        return tuple(content.names(part) for part in cls._named)
+        return tuple(content.names(part) for part in cls._name_fields)
 
     @staticmethod
     def _links_in(content: persist.Content) -> tuple[Codes, Codes, npt.NDArray[np.float64] | None]:
@@ -421,5 +421,5 @@ class Answers(Records):
         return tasks, workers, content.weights(len(tasks))
 
 
-def _shown(names: list[str]) -> str:
-    return listed(names, 20) if names else "none"
+def _list_names(names: list[str]) -> str:
+    return preview(names, 20) if names else "none"

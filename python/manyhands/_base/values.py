@@ -53,7 +53,7 @@ def is_missing(value: Any) -> bool:
 def plain_values(items: Iterable[Any], what: str) -> list[Any]:
     """Return the Python values that scalars of NumPy and Arrow stand for; all else as it is."""
     values = list(items)
-    foreign = {kind: found for kind in set(map(type, values)) if (found := _reader(kind)) is not None}
+    foreign = {kind: reader for kind in set(map(type, values)) if (reader := _reader(kind)) is not None}
     if not foreign:
         return values
     for row, value in enumerate(values):
@@ -87,10 +87,10 @@ def _time(scalar: Any) -> Any:
     """Turn a NumPy time into a date, datetime, timedelta, or one of pandas' for nanoseconds."""
     if np.isnat(scalar):
         return None
-    kept = plain_times(scalar[None])[0]
-    value = kept.item()
-    if isinstance(value, int) and np.datetime_data(kept.dtype)[0] == "ns":
-        value = _nanoseconds(kept)
+    plain = plain_times(scalar[None])[0]
+    value = plain.item()
+    if isinstance(value, int) and np.datetime_data(plain.dtype)[0] == "ns":
+        value = _nanoseconds(plain)
     if isinstance(value, int):
         raise ValueError("a time beyond what Python's dates hold")
     return value
@@ -110,16 +110,16 @@ def _nanoseconds(scalar: Any) -> Any:
 def plain_times(times: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return NumPy times in a unit that Arrow has: days, or seconds and their thousandths; all values the same."""
     unit, step = np.datetime_data(times.dtype)
-    wanted = (_DURATIONS if times.dtype.kind == "m" else _TIMES).get(unit)
-    if wanted is None:
+    unit_wanted = (_DURATIONS if times.dtype.kind == "m" else _TIMES).get(unit)
+    if unit_wanted is None:
         raise ValueError(f"{times.dtype} has no fixed length")
-    if wanted == unit and step == 1:
+    if unit_wanted == unit and step == 1:
         return times
-    found = times.astype(f"{times.dtype.kind}8[{wanted}]")
-    lost = (found.astype(times.dtype) != times) & ~np.isnat(times)
+    converted = times.astype(f"{times.dtype.kind}8[{unit_wanted}]")
+    lost = (converted.astype(times.dtype) != times) & ~np.isnat(times)
     if lost.any():
-        raise ValueError(f"{times[lost][0]!r} has no equal in {found.dtype}, the nearest that ids can be")
-    return found
+        raise ValueError(f"{times[lost][0]!r} has no equal in {converted.dtype}, the nearest that ids can be")
+    return converted
 
 
 def hashable(values: Iterable[Any], what: str) -> npt.NDArray[np.object_]:
@@ -151,9 +151,9 @@ def _is_deep(value: tuple[Any, ...]) -> bool:
 
 def encode(values: Sequence[Any]) -> tuple[npt.NDArray[np.uint32], list[Any]]:
     """Codes of the values and the distinct ones, in an order that rows do not decide: one look-up per row."""
-    seen: dict[Any, int] = {}
-    codes = np.fromiter((seen.setdefault(value, len(seen)) for value in values), np.uint32, len(values))
-    items = list(seen) if _print_alike(values) else _canonical(values, codes, list(seen))
+    code_of: dict[Any, int] = {}
+    codes = np.fromiter((code_of.setdefault(value, len(code_of)) for value in values), np.uint32, len(values))
+    items = list(code_of) if _print_alike(values) else _canonical(values, codes, list(code_of))
     # Sorted by print first: where the values' own order leaves some undecided, rows must not decide it.
     order = sorted(range(len(items)), key=lambda i: _print_order(items[i]))
     if not any(isinstance(item, frozenset) for item in items):  # which are ordered only in part
@@ -177,9 +177,9 @@ def _print_alike(values: Sequence[Any]) -> bool:
 def _canonical(values: Sequence[Any], codes: npt.NDArray[np.uint32], items: list[Any]) -> list[Any]:
     """Of values that are equal and print differently, such as 1 and True, take the same one in any order of rows."""
     for value, code in zip(values, codes.tolist(), strict=True):
-        kept = items[code]
-        alike = value is kept or (type(value) is type(kept) and type(value) in _ONE_FORM)
-        if not alike and _form_order(value) < _form_order(kept):
+        item = items[code]
+        alike = value is item or (type(value) is type(item) and type(value) in _ONE_FORM)
+        if not alike and _form_order(value) < _form_order(item):
             items[code] = value
     return items
 
@@ -248,11 +248,11 @@ def as_arrow(items: Sequence[Any]) -> Any:
     if len(kinds) > 1 or not (pandas or kinds <= _ARROW_KINDS):
         return None
     try:
-        found = pa.array(items)
+        column = pa.array(items)
         if pandas:  # which Arrow would cut to microseconds
-            fine = pa.duration("ns") if pa.types.is_duration(found.type) else pa.timestamp("ns", found.type.tz)
-            found = pa.array(items, fine)
-        back = found.to_pylist()
+            fine = pa.duration("ns") if pa.types.is_duration(column.type) else pa.timestamp("ns", column.type.tz)
+            column = pa.array(items, fine)
+        back = column.to_pylist()
     except (pa.ArrowException, AttributeError, TypeError, ValueError, OverflowError):
         return None
-    return found if [tuple(x) if isinstance(x, list) else x for x in back] == list(items) else None
+    return column if [tuple(x) if isinstance(x, list) else x for x in back] == list(items) else None

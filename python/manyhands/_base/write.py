@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from manyhands._base import arrow
 from manyhands._base.atomic import atomic_write
-from manyhands._base.formulas import escaped
+from manyhands._base.formulas import escape_formulas
 from manyhands._base.sources import COMPRESSED, CSV, PathLike, bare_suffix, kind_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ def write_table(table: pa.Table, path: PathLike) -> None:
 
 def write_frames(frames: Iterable[pa.Table], path: PathLike) -> None:
     """Write tables of the same columns, one after the other, to a CSV or Parquet file that appears when it is whole."""
-    frames = iter(frames) if kind_of(Path(path)) == "parquet" else (escaped(arrow.flat(frame)) for frame in frames)
+    frames = (
+        iter(frames) if kind_of(Path(path)) == "parquet" else (escape_formulas(arrow.flat(frame)) for frame in frames)
+    )
     first = next(frames)
     with atomic_write(path) as part, _writer(part, first.schema) as writer:
         for frame in chain([first], frames):

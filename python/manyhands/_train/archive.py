@@ -39,9 +39,9 @@ def read(path: str | os.PathLike[str], what: str) -> dict[str, Any]:
     with Path(path).open("rb") as file:
         try:
             # torch does not look at the check sums that it writes.
-            found = zipfile.ZipFile(file)
-            damaged = found.testzip() or next(
-                (each.filename for each in found.infolist() if each.external_attr & _FOLDER), None
+            archive = zipfile.ZipFile(file)
+            damaged = archive.testzip() or next(
+                (each.filename for each in archive.infolist() if each.external_attr & _FOLDER), None
             )
             file.seek(0)
             content = torch.load(file, map_location="cpu", weights_only=True) if damaged is None else None

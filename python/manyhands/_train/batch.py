@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from manyhands._base.checks import listed
+from manyhands._base.checks import preview
 from manyhands._base.names import sequence
 from manyhands._train.features import Features as Features
 from manyhands._train.features import as_features as as_features
@@ -74,21 +74,21 @@ def rows_of(votes: Annotations, n_rows: int, tasks: Any) -> npt.NDArray[np.int64
         lost = (rows < 0) | (rows >= n_rows)
         if lost.any():
             raise ValueError(
-                f"tasks {listed(names[lost].tolist())} of the votes are not rows of X, which has {n_rows}; name the "
+                f"tasks {preview(names[lost].tolist())} of the votes are not rows of X, which has {n_rows}; name the "
                 "rows with tasks=, or leave those tasks out with votes.select(tasks=...)"
             )
         return rows
-    given = sequence(tasks, "tasks")
-    if len(given) != n_rows:
-        raise ValueError(f"tasks names {len(given)} rows, but X has {n_rows}")
-    codes, counts = np.unique(votes._tasks.match(given), return_counts=True)
+    names_given = sequence(tasks, "tasks")
+    if len(names_given) != n_rows:
+        raise ValueError(f"tasks names {len(names_given)} rows, but X has {n_rows}")
+    codes, counts = np.unique(votes._tasks.match(names_given), return_counts=True)
     if (counts[codes >= 0] > 1).any():
         twice = votes.tasks[codes[(counts > 1) & (codes >= 0)]].tolist()
-        raise ValueError(f"tasks names {listed(twice)} more than once; a task is one row of X")
-    rows = given.match(votes._tasks)
+        raise ValueError(f"tasks names {preview(twice)} more than once; a task is one row of X")
+    rows = names_given.match(votes._tasks)
     if (rows < 0).any():
         raise ValueError(
-            f"tasks {listed(votes.tasks[rows < 0].tolist())} of the votes have no row in X; add them, or leave "
+            f"tasks {preview(votes.tasks[rows < 0].tolist())} of the votes have no row in X; add them, or leave "
             "them out with votes.select(tasks=...)"
         )
     return rows
@@ -129,18 +129,18 @@ class CrowdData:
         """The same tasks, workers and classes, but without some samples and their annotations."""
         if not len(samples):
             return self
-        seen = np.ones(len(self), np.bool_)
-        seen[samples.numpy()] = False
-        keep = np.repeat(seen, self.votes.labels_per_task)
+        is_used = np.ones(len(self), np.bool_)
+        is_used[samples.numpy()] = False
+        keep = np.repeat(is_used, self.votes.labels_per_task)
         if not keep.any():
             raise ValueError(
                 "every sample that has annotations is held out: lower validation, or annotate more samples"
             )
-        kept = self.votes.table.keep(keep)
-        known = copy.copy(self)
-        known._take_votes(Annotations(kept, self.votes._tasks, self.votes._workers, self.votes._classes))
-        known.samples = self.samples[torch.from_numpy(seen)[self.samples]]
-        return known
+        subset = self.votes.table.keep(keep)
+        remaining = copy.copy(self)
+        remaining._take_votes(Annotations(subset, self.votes._tasks, self.votes._workers, self.votes._classes))
+        remaining.samples = self.samples[torch.from_numpy(is_used)[self.samples]]
+        return remaining
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -154,7 +154,7 @@ class CrowdData:
         samples = torch.cat(list(parts))
         ends = _ends(self._offsets[samples + 1] - self._offsets[samples])
         sizes = ends[_ends(torch.tensor([len(part) for part in parts]))].diff().tolist()
-        gathered = (columns for group in _grouped(sizes) for columns in self._gathered(parts[group], sizes[group]))
+        gathered = (columns for group in _group_slices(sizes) for columns in self._gathered(parts[group], sizes[group]))
         for columns, x in zip(gathered, inputs, strict=True):
             yield Batch(x=x, **{name: column.to(device, non_blocking=True) for name, column in columns.items()})
 
@@ -200,7 +200,7 @@ def _ends(counts: Tensor) -> Tensor:
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
 
-def _grouped(sizes: Sequence[int]) -> Iterator[slice]:
+def _group_slices(sizes: Sequence[int]) -> Iterator[slice]:
     """Consecutive ones that have no more annotations together than are gathered at once, or one that has more."""
     start = total = 0
     for number, size in enumerate(sizes):

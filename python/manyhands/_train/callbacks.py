@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from manyhands._base.checks import listed
+from manyhands._base.checks import preview
 
 Moment = Literal["on_fit_start", "on_epoch_start", "on_batch_end", "on_epoch_end", "on_fit_end"]
 MOMENTS: tuple[Moment, ...] = ("on_fit_start", "on_epoch_start", "on_batch_end", "on_epoch_end", "on_fit_end")
@@ -63,14 +63,14 @@ def check_callbacks(callbacks: Any) -> None:
     if not isinstance(callbacks, Sequence) or isinstance(callbacks, str):
         raise TypeError(f"callbacks must be a list of functions and Callbacks, not {type(callbacks).__name__}")
     for callback in callbacks:
-        named = [name for name in dir(callback) if name.startswith("on_")]
-        odd = [name for name in named if name not in MOMENTS]
+        hooks = [name for name in dir(callback) if name.startswith("on_")]
+        odd = [name for name in hooks if name not in MOMENTS]
         if odd and not callable(callback):
             raise ValueError(
-                f"{type(callback).__name__} has {listed(odd)}, which is not a stage of training; there are "
+                f"{type(callback).__name__} has {preview(odd)}, which is not a stage of training; there are "
                 f"{', '.join(MOMENTS)}"
             )
-        if not named and not callable(callback):
+        if not hooks and not callable(callback):
             raise TypeError(
                 f"callbacks are functions, called after each epoch, or have methods such as on_epoch_end; "
                 f"{callback!r} is neither"
@@ -84,10 +84,10 @@ class Callbacks:
         self._learner = learner
         self._called: dict[Moment, list[Callable[[Any, Any], object]]] = {moment: [] for moment in MOMENTS}
         for callback in callbacks:
-            named = [moment for moment in MOMENTS if hasattr(callback, moment)]
-            for moment in named:
+            moments = [moment for moment in MOMENTS if hasattr(callback, moment)]
+            for moment in moments:
                 self._called[moment].append(getattr(callback, moment))
-            if not named:
+            if not moments:
                 self._called["on_epoch_end"].append(callback)
 
     def awaits(self, moment: Moment) -> bool:
@@ -96,5 +96,5 @@ class Callbacks:
 
     def tell(self, moment: Moment, known: dict[str, Any]) -> bool:
         """Tell all, whichever of them ends the training; whether one does."""
-        asked = [called(self._learner, known) is True for called in self._called[moment]]
-        return any(asked)
+        stops = [hook(self._learner, known) is True for hook in self._called[moment]]
+        return any(stops)

@@ -31,8 +31,8 @@ def prepare(path: str | os.PathLike[str] | None, *, resume: bool, overwrite: boo
     """Raise for a file that cannot be gone on from, that would be lost, or that cannot be written, before any work."""
     if path is None:
         if resume or overwrite:
-            asked, what = ("resume", "resume from") if resume else ("overwrite", "write over")
-            raise ValueError(f"{asked}=True needs the file to {what}: set checkpoint=")
+            action, what = ("resume", "resume from") if resume else ("overwrite", "write over")
+            raise ValueError(f"{action}=True needs the file to {what}: set checkpoint=")
         return
     if resume and overwrite:
         raise ValueError("resume=True continues from the checkpoint, overwrite=True starts again: pass one of them")
@@ -85,8 +85,8 @@ class Owner:
     @classmethod
     def of(cls, learner: str, workers: Names, classes: Names, data: CrowdData, settings: Mapping[str, Any]) -> Owner:
         """The learner, its crowd and classes by name and in order, what they answered, and the settings."""
-        shown = {name: _shown(value) for name, value in settings.items()}
-        return cls(learner, len(workers), len(classes), _names(workers), _names(classes), _votes(data), shown)
+        texts = {name: _as_text(value) for name, value in settings.items()}
+        return cls(learner, len(workers), len(classes), _names(workers), _names(classes), _votes(data), texts)
 
     def content(self) -> dict[str, Any]:
         """As it is kept in a file."""
@@ -125,10 +125,10 @@ class Owner:
 
 
 def _digest(parts: Iterable[bytes | memoryview]) -> str:
-    found = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
     for part in parts:
-        found.update(part)
-    return found.hexdigest()
+        digest.update(part)
+    return digest.hexdigest()
 
 
 def _names(names: Names) -> str:
@@ -142,16 +142,16 @@ def _votes(data: CrowdData) -> str:
     return _digest(np.ascontiguousarray(array).data for array in [np.array(len(data)), *arrays] if array is not None)
 
 
-def _shown(value: Any) -> str:
+def _as_text(value: Any) -> str:
     """A setting as text that is the same wherever the program runs; of objects, only their kind."""
     if value is None or isinstance(value, bool | str):
         return repr(value)
     if isinstance(value, numbers.Real):
         return repr(float(value)).removesuffix(".0")
     if isinstance(value, np.ndarray):
-        return _shown(value.tolist())
+        return _as_text(value.tolist())
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_shown, value))}]"
+        return f"[{', '.join(map(_as_text, value))}]"
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{name!r}: {_shown(each)}' for name, each in value.items())}}}"
+        return f"{{{', '.join(f'{name!r}: {_as_text(each)}' for name, each in value.items())}}}"
     return str(getattr(value, "__qualname__", type(value).__qualname__))

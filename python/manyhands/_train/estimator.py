@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from manyhands import metrics
 from manyhands._base import arrow, html
-from manyhands._base.checks import check_choice, check_number, counted
+from manyhands._base.checks import check_choice, check_number, plural
 from manyhands._base.estimator import Array, Parameters, Progress
 from manyhands._base.names import Names
 from manyhands._base.progress import reporting
@@ -26,7 +26,7 @@ from manyhands._train.batch import Batch, CrowdData, Features
 from manyhands._train.callbacks import Callbacks, check_callbacks
 from manyhands._train.checkpoint import Owner
 from manyhands._train.half_precision import check_precision
-from manyhands._train.loader import check_loader, loaded
+from manyhands._train.loader import check_loader, with_loader
 from manyhands._train.module_calls import plain, sharing
 from manyhands._train.optimizers import made_optimizers, made_scheduler
 from manyhands._train.ranks import Ranks, check_distributed
@@ -38,9 +38,9 @@ from manyhands._train.settings import (
     SCHEDULES,
     TRAINING,
     Training,
-    explained,
+    explain_errors,
     find_device,
-    seeded,
+    temporary_seed,
 )
 from manyhands.categorical._confusion import KnowsConfusion
 from manyhands.errors import FileFormatError, NotFittedError
@@ -69,7 +69,7 @@ class NetworkEstimator(Parameters, Training, ABC):
     #: Parts that are whole networks: they learn at the rate `lr` and their weights decay, the rest at `worker_lr`.
     _networks: ClassVar[tuple[str, ...]] = ("network",)
     #: What predictions need next to the parts and the names: attributes, and whether they are tensors of the device.
-    _kept: ClassVar[dict[str, bool]] = {"_n_labels": False}
+    _saved_state: ClassVar[dict[str, bool]] = {"_n_labels": False}
     #: Parts that only training needs.
     _training_parts: ClassVar[tuple[str, ...]] = ()
     #: How ``fit`` is called, for messages.
@@ -97,11 +97,11 @@ class NetworkEstimator(Parameters, Training, ABC):
         cls.__signature__ = inspect.Signature([*own[1:], *changed])  # type: ignore[attr-defined]
 
     def __repr__(self) -> str:
-        made = super().__repr__()
+        summary = super().__repr__()
         if not self.__sklearn_is_fitted__():
-            return made
-        sizes = f"{counted(len(self._workers), 'worker')} and {counted(len(self._classes), 'class', 'classes')}"
-        return f"{made}, fitted to {sizes} in {counted(len(self._history), 'epoch')}"
+            return summary
+        sizes = f"{plural(len(self._workers), 'worker')} and {plural(len(self._classes), 'class', 'classes')}"
+        return f"{summary}, fitted to {sizes} in {plural(len(self._history), 'epoch')}"
 
     def _repr_html_(self) -> str:
         if not self.__sklearn_is_fitted__():
@@ -187,10 +187,10 @@ class NetworkEstimator(Parameters, Training, ABC):
         self._check()
         check_precision(self.precision, find_device(self.device))
         checkpoint.prepare(self.checkpoint, resume=resume, overwrite=overwrite)
-        made = data()
-        made.features = loaded(made.features, self.loader)
-        self._adopt(made)
-        self._train(made, resume=resume, progress=progress)
+        batch = data()
+        batch.features = with_loader(batch.features, self.loader)
+        self._adopt(batch)
+        self._train(batch, resume=resume, progress=progress)
         return self
 
     def _adopt(self, data: CrowdData) -> None:
@@ -228,7 +228,7 @@ class NetworkEstimator(Parameters, Training, ABC):
         quiet = ranks is not None and not ranks.first
         with (
             sharing(None if ranks is None else ranks.share),
-            seeded(self.seed, self._on),
+            temporary_seed(self.seed, self._on),
             reporting(False if quiet else progress, self._n_epochs, type(self).__name__) as report,
         ):
             self._parts = self._whole_parts(training_data)
@@ -262,8 +262,8 @@ class NetworkEstimator(Parameters, Training, ABC):
         parts = nn.ModuleDict({name: plain(part) for name, part in self._make_parts(data).items()}).to(self._on)
         if self.compile is not False:
             options = {} if self.compile is True else self.compile
-            given = [parts[name] for name in _COMPILED if name in parts]
-            for network in [*given, *(getattr(one, name, None) for one in given for name in ("trunk", "head"))]:
+            arrays = [parts[name] for name in _COMPILED if name in parts]
+            for network in [*arrays, *(getattr(one, name, None) for one in arrays for name in ("trunk", "head"))]:
                 if isinstance(network, nn.Module):
                     network.compile(**options)
         return parts
@@ -279,8 +279,8 @@ class NetworkEstimator(Parameters, Training, ABC):
     def _epochs(self, data: CrowdData, training_data: CrowdData, run: Run, report: Report | None) -> str:
         """Train until the last epoch or an earlier stop; returns the reason for the end."""
         sizes = {"n_samples": len(self._training), "n_held_out": len(self._held_out)}
-        told = {"epoch": run.epoch, "n_epochs": self._n_epochs} | sizes
-        if run.ended(run.callbacks.tell("on_fit_start", told)):
+        fields = {"epoch": run.epoch, "n_epochs": self._n_epochs} | sizes
+        if run.ended(run.callbacks.tell("on_fit_start", fields)):
             return "callback"
         while run.epoch < self._n_epochs:
             if self.patience is not None and run.epoch - run.best_epoch >= self.patience:
@@ -326,12 +326,12 @@ class NetworkEstimator(Parameters, Training, ABC):
         parts = self._parts_or_fail()
         parts.train()
         parameters = list(parts.parameters())
-        total, seen, cut = 0.0, 0, False
+        total, n_seen, cut = 0.0, 0, False
         mixed = self.precision != "float32"
         for number, batch in enumerate(data.batches(self._training, self.batch_size, self._on, shuffle=run.shuffle)):
             run.forget(parameters)
             casting = torch.autocast(self._on.type, DTYPES[self.precision]) if mixed else nullcontext()
-            with casting, explained(self._network, batch.x):
+            with casting, explain_errors(self._network, batch.x):
                 output = self._forward(batch.x)
             loss = self._loss(batch, output)
             value = loss.item()  # the one moment in a batch at which the device is waited for
@@ -342,14 +342,14 @@ class NetworkEstimator(Parameters, Training, ABC):
                 )
             run.learn(loss, len(batch), parameters)
             total += value * len(batch)
-            seen += len(batch)
+            n_seen += len(batch)
             if run.callbacks.awaits("on_batch_end"):
-                told = {"epoch": run.epoch, "batch": number, "n_samples": len(batch), "loss": value}
-                cut = run.ended(run.callbacks.tell("on_batch_end", told))
+                fields = {"epoch": run.epoch, "batch": number, "n_samples": len(batch), "loss": value}
+                cut = run.ended(run.callbacks.tell("on_batch_end", fields))
                 if cut:
                     break
         run.step(parameters)
-        return total / max(seen, 1), cut
+        return total / max(n_seen, 1), cut
 
     @torch.no_grad()
     def _mean_score(self, data: CrowdData, samples: Tensor) -> float:
@@ -405,11 +405,11 @@ class NetworkEstimator(Parameters, Training, ABC):
     def _mapped(self, features: Features, rows: Tensor, make: Callable[[Any], Tensor]) -> Array:
         """What a function of the trained parts makes of some rows, (n, ...), so many at a time."""
         self._parts_or_fail().eval()
-        found = []
-        for x in loaded(features, self.loader).stream(rows.split(PREDICTED), self._on):
-            with explained(self._network, x):
-                found.append(make(x).cpu().double())
-        return torch.cat(found).numpy()
+        outputs = []
+        for x in with_loader(features, self.loader).stream(rows.split(PREDICTED), self._on):
+            with explain_errors(self._network, x):
+                outputs.append(make(x).cpu().double())
+        return torch.cat(outputs).numpy()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write what was learned to a file: weights and names, settings that are numbers or text, and no code.
@@ -436,7 +436,7 @@ class NetworkEstimator(Parameters, Training, ABC):
 class CrowdNetworkEstimator(NetworkEstimator, KnowsConfusion):
     """One who also gets to know the workers: a subclass keeps `_confusion` and `_prior`."""
 
-    _kept: ClassVar[dict[str, bool]] = NetworkEstimator._kept | {"_confusion": False, "_prior": False}
+    _saved_state: ClassVar[dict[str, bool]] = NetworkEstimator._saved_state | {"_confusion": False, "_prior": False}
     _confusion: Array
     _prior: Array
 

@@ -25,7 +25,7 @@ class Features(Protocol):
 
     def take(self, rows: Tensor, device: torch.device) -> Any:
         """The features of some rows, as one input of the backbone."""
-        return moved(self.fetch(rows), device)
+        return move_to(self.fetch(rows), device)
 
     def stream(
         self, parts: Sequence[Tensor], device: torch.device, shuffle: torch.Generator | None = None
@@ -94,8 +94,8 @@ class _MappingFeatures(Features):
                 raise type(error)(f"X[{name!r}]: {error}") from error
         lengths = {name: len(values) for name, values in self._data.items()}
         if len(set(lengths.values())) > 1:
-            told = ", ".join(f"{name} {length}" for name, length in lengths.items())
-            raise ValueError(f"X has different numbers of rows by name: {told}; pass one row per sample")
+            sizes = ", ".join(f"{name} {length}" for name, length in lengths.items())
+            raise ValueError(f"X has different numbers of rows by name: {sizes}; pass one row per sample")
 
     def __len__(self) -> int:
         return len(next(iter(self._data.values())))
@@ -119,18 +119,18 @@ class _DatasetFeatures(Features):
     def fetch(self, rows: Tensor) -> Any:
         items = [self._data[row] for row in rows.tolist()]
         if self._collate is None:
-            return _stacked([_features_of(item) for item in items])
-        made = _features_of(self._collate(items))
-        if not isinstance(made, Mapping):
-            return _tensor(made, "what collate_fn returns")
-        return {name: _tensor(value, f"{name!r} of what collate_fn returns") for name, value in made.items()}
+            return _stack([_features_of(item) for item in items])
+        output = _features_of(self._collate(items))
+        if not isinstance(output, Mapping):
+            return _tensor(output, "what collate_fn returns")
+        return {name: _tensor(value, f"{name!r} of what collate_fn returns") for name, value in output.items()}
 
 
 def _features_of(item: Any) -> Any:
     return item[0] if isinstance(item, tuple | list) else item
 
 
-def _stacked(items: list[Any]) -> Any:
+def _stack(items: list[Any]) -> Any:
     """Items side by side, as one input."""
     if not isinstance(items[0], Mapping):
         return _side_by_side(items, "the items of X")
@@ -166,7 +166,7 @@ def _floats(x: Tensor) -> Tensor:
     return x.float() if x.is_floating_point() else x
 
 
-def moved(x: Any, device: torch.device) -> Any:
+def move_to(x: Any, device: torch.device) -> Any:
     """An input on a device."""
     return each_tensor(x, lambda tensor: tensor.to(device, non_blocking=True))
 

@@ -21,8 +21,8 @@ from manyhands._base.estimator import concrete, file_name, without_numpy
 from manyhands._base.names import Names, sequence
 from manyhands._train import archive
 from manyhands._train.batch import CrowdData
-from manyhands._train.module_calls import called, plain, tensor_of
-from manyhands._train.settings import find_device, seeded
+from manyhands._train.module_calls import call_network, plain, tensor_of
+from manyhands._train.settings import find_device, temporary_seed
 from manyhands.categorical.table import Annotations
 from manyhands.errors import FileFormatError
 
@@ -59,8 +59,8 @@ class Topped(nn.Sequential):
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         """What the layer makes of the network's output."""
-        made = called(self[0], kwargs) if kwargs and not args else self[0](*args, **kwargs)
-        return self[1](tensor_of(made, self[0]))
+        output = call_network(self[0], kwargs) if kwargs and not args else self[0](*args, **kwargs)
+        return self[1](tensor_of(output, self[0]))
 
 
 def example(x: Any) -> Any:
@@ -130,31 +130,31 @@ class SavedNetwork:
     def state_dict(self, part: str = "network") -> dict[str, Tensor]:
         """Weights of a part, as ``load_state_dict`` of the same network takes them."""
         begin = f"{part}." + "0." * len(self._content["outer"] if part == "network" else ())
-        found = {name.removeprefix(begin): value for name, value in self._content["parts"].items()}
-        return {name: value for name, value in found.items() if f"{begin}{name}" in self._content["parts"]}
+        parameters = {name.removeprefix(begin): value for name, value in self._content["parts"].items()}
+        return {name: value for name, value in parameters.items() if f"{begin}{name}" in self._content["parts"]}
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{name}=…" for name in self.networks)
-        return f"<weights and names of a {self.kind}; mh.load({self._path!r}, {given}) makes it whole>"
+        arguments = ", ".join(f"{name}=…" for name in self.networks)
+        return f"<weights and names of a {self.kind}; mh.load({self._path!r}, {arguments}) makes it whole>"
 
 
 def save(model: NetworkEstimator, path: str | os.PathLike[str]) -> None:
     """Write what prediction needs."""
-    given = without_numpy(model.get_params())
+    params = without_numpy(model.get_params())
     parts = model._fitted()
     left_out = tuple(f"{name}." for name in model._training_parts)
     content = {
         "trained": _FORMAT,
         "kind": file_name(type(model)),
-        "settings": {name: value for name, value in given.items() if _is_plain(value) and name not in _LOCAL},
-        "networks": [name for name, value in given.items() if isinstance(value, nn.Module)],
-        "workers": _listed(model._workers, "workers"),
-        "classes": _listed(model._classes, "classes"),
+        "settings": {name: value for name, value in params.items() if _is_plain(value) and name not in _LOCAL},
+        "networks": [name for name, value in params.items() if isinstance(value, nn.Module)],
+        "workers": _list_names(model._workers, "workers"),
+        "classes": _list_names(model._classes, "classes"),
         "example": model._example,
         "history": model._history,
         "outer": [type(layer).__name__ for layer in outer_layers(parts["network"])],
         "parts": {name: value.cpu() for name, value in parts.state_dict().items() if not name.startswith(left_out)},
-        "kept": {name: _packed(getattr(model, name)) for name in model._kept if hasattr(model, name)},
+        "kept": {name: _pack(getattr(model, name)) for name in model._saved_state if hasattr(model, name)},
     }
     try:
         _check(content)
@@ -167,8 +167,8 @@ def load(path: str | os.PathLike[str], networks: Mapping[str, nn.Module]) -> Any
     """Read a file; a trained model if its networks are given, and what it holds if none are."""
     content = archive.read(path, _WHAT)
     if content.get("trained") != _FORMAT:
-        told = "a checkpoint: fit(..., resume=True) goes on from it" if "owner" in content else "of another version"
-        raise FileFormatError(f"{os.fspath(path)} holds no trained network; it is {told}")
+        reason = "a checkpoint: fit(..., resume=True) goes on from it" if "owner" in content else "of another version"
+        raise FileFormatError(f"{os.fspath(path)} holds no trained network; it is {reason}")
     try:
         _check(content)
     except _Wrong as error:
@@ -241,19 +241,19 @@ def _check_example(example: Any) -> None:
 
 
 def _whole(path: str, content: dict[str, Any], networks: Mapping[str, nn.Module]) -> NetworkEstimator:
-    wanted = content["networks"]
-    if sorted(networks) != sorted(wanted):
+    names_needed = content["networks"]
+    if sorted(networks) != sorted(names_needed):
         raise TypeError(
-            f"{path} holds a {content['kind']}, which needs {', '.join(f'{name}=…' for name in wanted)}; given "
+            f"{path} holds a {content['kind']}, which needs {', '.join(f'{name}=…' for name in names_needed)}; given "
             f"{', '.join(networks)}"
         )
-    made = _class_of(path, content["kind"])
+    kind = _class_of(path, content["kind"])
     with _damage_named(path):
-        model = made(**{name: plain(one) for name, one in networks.items()}, **content["settings"])
+        model = kind(**{name: plain(one) for name, one in networks.items()}, **content["settings"])
         model._check()
         data = _skeleton(content)
     model._on = find_device(model.device)
-    with seeded(0, model._on):
+    with temporary_seed(0, model._on):
         with _damage_named(path):
             model._adopt(data)
             _take_kept(model, content["kept"])
@@ -293,17 +293,17 @@ def _class_of(path: str, name: str) -> type[Any]:
     # Which import all that they have.
     import_module("manyhands.learn")
     import_module("manyhands.defer").all_deferrals()
-    known = {file_name(cls): cls for cls in concrete(NetworkEstimator, "")}  # type: ignore[type-abstract]
-    if name not in known:
+    classes_by_file = {file_name(cls): cls for cls in concrete(NetworkEstimator, "")}  # type: ignore[type-abstract]
+    if name not in classes_by_file:
         raise FileFormatError(f"{path} holds a {name}, which is not defined; import the module that defines it first")
-    return known[name]
+    return classes_by_file[name]
 
 
 def _outer(path: str, name: str, n_classes: int) -> Outer:
-    known = {cls.__name__: cls for cls in concrete(Outer, "")}
-    if name not in known:
+    classes_by_name = {cls.__name__: cls for cls in concrete(Outer, "")}
+    if name not in classes_by_name:
         raise FileFormatError(f"{path} holds a layer {name}, which is not defined")
-    return known[name].blank(n_classes)
+    return classes_by_name[name].blank(n_classes)
 
 
 def _skeleton(content: Mapping[str, Any]) -> CrowdData:
@@ -318,12 +318,12 @@ def _skeleton(content: Mapping[str, Any]) -> CrowdData:
     return data
 
 
-def _listed(names: Names, what: str) -> list[Any]:
-    found: list[Any] = names.values.tolist()
-    odd = next((name for name in found if not isinstance(name, _PLAIN)), None)
+def _list_names(names: Names, what: str) -> list[Any]:
+    values: list[Any] = names.values.tolist()
+    odd = next((name for name in values if not isinstance(name, _PLAIN)), None)
     if odd is not None:
         raise TypeError(f"cannot save {what} of type {type(odd).__name__} ({odd!r}); use integers or text as ids")
-    return found
+    return values
 
 
 def _is_plain(value: Any) -> bool:
@@ -335,21 +335,21 @@ def _is_plain(value: Any) -> bool:
     return value is None or type(value) in _PLAIN
 
 
-def _packed(value: Any) -> Any:
+def _pack(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return torch.from_numpy(np.ascontiguousarray(value))
     if isinstance(value, Mapping):
-        return {name: _packed(each) for name, each in value.items()}
+        return {name: _pack(each) for name, each in value.items()}
     return value.cpu() if isinstance(value, Tensor) else value
 
 
 def _take_kept(model: NetworkEstimator, kept: Mapping[str, Any]) -> None:
-    for name, as_tensor in model._kept.items():
+    for name, as_tensor in model._saved_state.items():
         if name in kept:
-            setattr(model, name, kept[name].to(model._on) if as_tensor else _unpacked(kept[name]))
+            setattr(model, name, kept[name].to(model._on) if as_tensor else _unpack(kept[name]))
 
 
-def _unpacked(value: Any) -> Any:
+def _unpack(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _unpacked(each) for name, each in value.items()}
+        return {name: _unpack(each) for name, each in value.items()}
     return value.numpy() if isinstance(value, Tensor) else value

@@ -59,10 +59,10 @@ def check_precision(precision: str, device: torch.device) -> None:
 def _announces_matrices() -> bool:
     """Whether the processor is said to have AMX."""
     try:
-        told = _PROCESSOR.read_text(encoding="utf-8", errors="replace")
+        cpu_info = _PROCESSOR.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
-    flags = next((line for line in told.splitlines() if line.startswith("flags")), "")
+    flags = next((line for line in cpu_info.splitlines() if line.startswith("flags")), "")
     return not _MATRIX_FLAGS.isdisjoint(flags.split())
 
 
@@ -79,7 +79,7 @@ def _death(precision: str) -> str | None:
         _tell_untried(precision, "there is no interpreter to try it with")
         return None
     try:
-        code = _tried(precision)
+        code = _try_in_process(precision)
     except (OSError, subprocess.TimeoutExpired) as error:
         _tell_untried(precision, str(error))
         return None
@@ -88,12 +88,12 @@ def _death(precision: str) -> str | None:
     return _FAULTS.get(code)
 
 
-def _tried(precision: str) -> int:
+def _try_in_process(precision: str) -> int:
     """What another process returns that takes a step of training."""
     command = [sys.executable, "-c", _TRIAL, precision]
-    known = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.run(
-        command, env=known, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=False
+        command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=False
     ).returncode
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from manyhands._train.features import Features, moved
+from manyhands._train.features import Features, move_to
 
 #: What the training loop sees to itself.
 _TAKEN = {
@@ -33,9 +33,9 @@ def check_loader(options: Any) -> None:
     for name, why in _TAKEN.items():
         if name in options:
             raise ValueError(f"loader[{name!r}] is not free: {why}; leave it out")
-    given = {name: value for name, value in options.items() if name != "collate_fn"}
+    settings = {name: value for name, value in options.items() if name != "collate_fn"}
     try:
-        DataLoader(_Fetched(None), batch_size=None, **given)
+        DataLoader(_Fetched(None), batch_size=None, **settings)
     except (TypeError, ValueError) as error:
         raise type(error)(f"loader={dict(options)!r} has invalid options of a DataLoader: {error}") from error
 
@@ -48,8 +48,8 @@ class Loaded(Features):
     """
 
     def __init__(self, features: Features, options: Mapping[str, Any]) -> None:
-        given = dict(options)
-        collate = given.pop("collate_fn", None)
+        settings = dict(options)
+        collate = settings.pop("collate_fn", None)
         self._features = features if collate is None else features.collated(collate)
         self._asked: list[tuple[int, Tensor]] = []
         self._loader: DataLoader[Any] = DataLoader(
@@ -59,7 +59,7 @@ class Loaded(Features):
             collate_fn=_as_it_is,
             # Of its own, so that the randomness of networks does not depend on it.
             generator=torch.Generator(),
-            **given,
+            **settings,
         )
 
     def __len__(self) -> int:
@@ -67,7 +67,7 @@ class Loaded(Features):
 
     def fetch(self, rows: Tensor) -> Any:
         """The features of some rows, fetched here."""
-        with _seeded(0):
+        with _temporary_seed(0):
             return self._features.fetch(rows)
 
     def stream(
@@ -80,10 +80,10 @@ class Loaded(Features):
             seed = int(torch.randint(1 << 31, (), generator=torch.Generator().set_state(shuffle.get_state())))
         self._asked[:] = [(seed + number, rows) for number, rows in enumerate(parts)]
         for x in self._loader:
-            yield moved(x, device)
+            yield move_to(x, device)
 
 
-def loaded(features: Features, options: Mapping[str, Any] | None) -> Features:
+def with_loader(features: Features, options: Mapping[str, Any] | None) -> Features:
     """Features behind a ``DataLoader``, if there are options for one."""
     return features if options is None or isinstance(features, Loaded) else Loaded(features, options)
 
@@ -108,7 +108,7 @@ class _Fetched(Dataset[Any]):
     def __getitem__(self, asked: tuple[int, Tensor]) -> Any:
         seed, rows = asked
         assert self._features is not None
-        with _seeded(seed):
+        with _temporary_seed(seed):
             return self._features.fetch(rows)
 
 
@@ -117,7 +117,7 @@ def _as_it_is(batch: Any) -> Any:
 
 
 @contextmanager
-def _seeded(seed: int) -> Iterator[None]:
+def _temporary_seed(seed: int) -> Iterator[None]:
     """Random numbers of Python, NumPy and torch follow from a seed, and go on as before afterwards."""
     before = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
     random.seed(seed)

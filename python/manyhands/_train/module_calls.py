@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from manyhands._base.checks import listed
+from manyhands._base.checks import preview
 
 #: Who shares the rows of an input, while a training is shared among processes: a function of what runs a part of them.
 _shared: ContextVar[Callable[[Callable[[Any], Tensor], Any], Tensor] | None] = ContextVar("shared", default=None)
@@ -23,8 +23,8 @@ def run(network: nn.Module, x: Any) -> Tensor:
     """
     share = _shared.get()
     if share is not None:
-        return share(lambda part: tensor_of(called(network, part), network), x)
-    return tensor_of(called(network, x) if isinstance(x, Mapping) else network(x), network)
+        return share(lambda part: tensor_of(call_network(network, part), network), x)
+    return tensor_of(call_network(network, x) if isinstance(x, Mapping) else network(x), network)
 
 
 @contextmanager
@@ -37,34 +37,34 @@ def sharing(share: Callable[[Callable[[Any], Tensor], Any], Tensor] | None) -> I
         _shared.reset(before)
 
 
-def called(network: nn.Module, x: Any) -> Any:
+def call_network(network: nn.Module, x: Any) -> Any:
     """What a network returns for an input, whatever it is."""
     if not isinstance(x, Mapping):
         return network(x)
     if isinstance(network, nn.Sequential) and type(network).forward is nn.Sequential.forward:
         # Which takes one input: the first layer is the one with keywords.
         first, *rest = network
-        made = tensor_of(called(first, x), first)
+        output = tensor_of(call_network(first, x), first)
         for layer in rest:
-            made = layer(made)
-        return made
+            output = layer(output)
+        return output
     return network(**x)
 
 
 def tensor_of(output: Any, network: nn.Module) -> Tensor:
     """The tensor that a network's output is, or has; raises if there is none."""
-    found = output
+    logits = output
     if isinstance(output, Mapping):
-        found = output.get("logits")
+        logits = output.get("logits")
     elif hasattr(output, "logits"):
-        found = output.logits
+        logits = output.logits
     elif isinstance(output, tuple | list) and output:
-        found = output[0]
-    if isinstance(found, Tensor):
-        return found
+        logits = output[0]
+    if isinstance(logits, Tensor):
+        return logits
     kind = type(output).__name__
     if isinstance(output, Mapping):
-        kind += f" with {listed(list(output))}" if output else " with nothing in it"
+        kind += f" with {preview(list(output))}" if output else " with nothing in it"
     raise TypeError(
         f"{type(network).__name__} returns a {kind}; a network must return a tensor, a mapping with 'logits', an "
         "object with .logits, or a tuple that begins with a tensor"

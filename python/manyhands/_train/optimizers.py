@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from manyhands._base.checks import counted
+from manyhands._base.checks import plural
 from manyhands._train.large_tables import LazyAdam, WorkerTable
 from manyhands._train.settings import OptimizerSetting, Schedule
 
@@ -31,8 +31,8 @@ def made_optimizers(
     lazy = [m.weight for m in parts.modules() if isinstance(m, WorkerTable) and m.sparse]
     skip = {id(p) for p in lazy}
     inner = [p for name in networks if name in parts for p in parts[name].parameters() if id(p) not in skip]
-    known = {id(p) for p in inner} | skip
-    others = [p for p in parts.parameters() if id(p) not in known]
+    handled = {id(p) for p in inner} | skip
+    others = [p for p in parts.parameters() if id(p) not in handled]
     groups: Groups = [
         {"name": "networks", "params": inner, "lr": rates[0], "weight_decay": weight_decay},
         {"name": "workers", "params": others, "lr": rates[1], "weight_decay": 0.0},
@@ -59,36 +59,36 @@ def _can_be_fused(parameter: nn.Parameter) -> bool:
 
 def _users(make: Any, groups: Groups) -> list[torch.optim.Optimizer]:
     """What a user's function makes of the groups, if it is optimisers of all that is to be learned, each once."""
-    made = make([dict(group, params=list(group["params"])) for group in groups])
-    found = list(made) if isinstance(made, Iterable) else [made]
-    for one in found:
+    optimizer = make([dict(group, params=list(group["params"])) for group in groups])
+    optimizers = list(optimizer) if isinstance(optimizer, Iterable) else [optimizer]
+    for one in optimizers:
         if not isinstance(one, torch.optim.Optimizer):
             raise TypeError(f"optimizer= must return an optimizer of torch, or several; it returned {one!r}")
         if isinstance(one, torch.optim.LBFGS):
             raise ValueError("LBFGS computes the loss several times a step, which this loop does not; take another")
-    learnt = [p for one in found for group in one.param_groups for p in group["params"]]
-    ids = {id(p) for p in learnt}
-    if len(ids) < len(learnt):
+    trained = [p for one in optimizers for group in one.param_groups for p in group["params"]]
+    ids = {id(p) for p in trained}
+    if len(ids) < len(trained):
         raise ValueError("optimizer= gave a parameter to two optimizers; give each to one")
     left = sum(p.requires_grad and id(p) not in ids for group in groups for p in group["params"])
     if left:
         raise ValueError(
-            f"optimizer= left out {counted(left, 'parameter')}; for those that must not change, set "
+            f"optimizer= left out {plural(left, 'parameter')}; for those that must not change, set "
             "requires_grad_(False) in the network"
         )
     if ids - {id(p) for group in groups for p in group["params"]}:
         raise ValueError("optimizer= gave parameters that are not the learner's, which trains a copy of the network")
-    return found
+    return optimizers
 
 
 def made_scheduler(optimizer: torch.optim.Optimizer, schedule: Schedule, n_epochs: int) -> Any:
     """The scheduler of an optimizer."""
     if callable(schedule):
-        made = schedule(optimizer)
-        if isinstance(made, torch.optim.lr_scheduler.ReduceLROnPlateau):
+        scheduler = schedule(optimizer)
+        if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
             # Scores may be negative, of which a share tells nothing.
-            made.threshold_mode = "abs"
-        return made
+            scheduler.threshold_mode = "abs"
+        return scheduler
     if schedule == "cosine":
         return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, n_epochs)
     return torch.optim.lr_scheduler.MultiStepLR(optimizer, [n_epochs // 2, n_epochs * 3 // 4], gamma=0.1)

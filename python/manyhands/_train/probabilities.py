@@ -26,7 +26,7 @@ def log_softmax(logits: Tensor) -> Tensor:
     return F.log_softmax(logits, dim=1)
 
 
-def normalised(log_probs: Array) -> Array:
+def softmax_rows(log_probs: Array) -> Array:
     """Rows of log-probabilities as probabilities that sum to one."""
     probs = np.exp(log_probs - log_probs.max(axis=1, keepdims=True))
     return probs / probs.sum(axis=1, keepdims=True)

@@ -42,9 +42,9 @@ class Ranks:
 
     def agree(self, known: Any) -> None:
         """Reject processes that are not about the same training."""
-        found: list[Any] = [None] * self.world
-        dist.all_gather_object(found, known)
-        other = next((rank for rank, one in enumerate(found) if one != found[0]), None)
+        replies: list[Any] = [None] * self.world
+        dist.all_gather_object(replies, known)
+        other = next((rank for rank, one in enumerate(replies) if one != replies[0]), None)
         if other is not None:
             raise ValueError(
                 f"process {other} has other votes or settings than process 0: all that share a training need the same"
@@ -77,23 +77,23 @@ class Ranks:
         # What is random in the networks differs between processes; in losses, it must not.
         with torch.random.fork_rng(devices=[self._device] if self._device.type == "cuda" else []):
             torch.manual_seed(seed)
-            made = called(own)
-        gathered: Tensor = _Gathered.apply(made, bounds, self.rank)
+            result = called(own)
+        gathered: Tensor = _Gathered.apply(result, bounds, self.rank)
         return gathered
 
     @torch.no_grad()
     def average(self, parameters: Iterable[nn.Parameter]) -> None:
         """Average gradients over processes. Sparse ones are of tables that only losses use, and are the same."""
-        learnt = [p for p in parameters if p.requires_grad and not (p.grad is not None and p.grad.is_sparse)]
-        used = torch.tensor([p.grad is not None for p in learnt], dtype=torch.int32, device=self._device)
+        trainable = [p for p in parameters if p.requires_grad and not (p.grad is not None and p.grad.is_sparse)]
+        used = torch.tensor([p.grad is not None for p in trainable], dtype=torch.int32, device=self._device)
         dist.all_reduce(used, dist.ReduceOp.MAX)
-        learnt = [p for p, is_used in zip(learnt, used.tolist(), strict=True) if is_used]
-        if not learnt:
+        trainable = [p for p, is_used in zip(trainable, used.tolist(), strict=True) if is_used]
+        if not trainable:
             return
-        flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in learnt])
+        flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in trainable])
         dist.all_reduce(flat)
         flat /= self.world
-        for parameter, gradient in zip(learnt, flat.split([p.numel() for p in learnt]), strict=True):
+        for parameter, gradient in zip(trainable, flat.split([p.numel() for p in trainable]), strict=True):
             parameter.grad = gradient.reshape(parameter.shape)
 
 
@@ -108,9 +108,9 @@ class _Gathered(torch.autograd.Function):
             raise ValueError(f"the network returns shape {tuple(own.shape)} for {sizes[rank]} rows, not a row for each")
         padded = own.new_zeros(max(sizes), *own.shape[1:])
         padded[: len(own)] = own
-        found = [torch.empty_like(padded) for _ in sizes]
-        dist.all_gather(found, padded)
-        return torch.cat([part[:size] for part, size in zip(found, sizes, strict=True)])
+        buffers = [torch.empty_like(padded) for _ in sizes]
+        dist.all_gather(buffers, padded)
+        return torch.cat([part[:size] for part, size in zip(buffers, sizes, strict=True)])
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:

@@ -140,8 +140,8 @@ class Training:
 
 def setting(name: str, default: Any, kind: str | None = None) -> inspect.Parameter:
     """A parameter that is taken by keyword, of a kind that signatures show."""
-    shown = inspect.Parameter.empty if kind is None else kind
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=shown)
+    annotation = inspect.Parameter.empty if kind is None else kind
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 TRAINING = [setting(name, getattr(Training, name), kind) for name, kind in Training.__annotations__.items()]
@@ -174,7 +174,7 @@ def find_device(asked: str | torch.device) -> torch.device:
 
 
 @contextmanager
-def explained(network: nn.Module, x: Any) -> Iterator[None]:
+def explain_errors(network: nn.Module, x: Any) -> Iterator[None]:
     """What torch says of an input that a network does not take, said of X."""
     try:
         yield
@@ -183,19 +183,19 @@ def explained(network: nn.Module, x: Any) -> Iterator[None]:
     except (RuntimeError, IndexError, TypeError) as error:
         if isinstance(error, TypeError) and not _is_about_arguments(error):
             raise
-        told = f"the network does not take X as it is: a batch of {_described(x)} goes to {_first_layer(network)}"
+        text = f"the network does not take X as it is: a batch of {_describe_input(x)} goes to {_first_layer(network)}"
         if isinstance(x, Tensor) and not x.is_floating_point():
-            told += "; whole numbers stay what they are, since they may be token ids: make X floats if they are not"
-        raise ValueError(f"{told} (torch: {error})") from error
+            text += "; whole numbers stay what they are, since they may be token ids: make X floats if they are not"
+        raise ValueError(f"{text} (torch: {error})") from error
 
 
 def _is_about_arguments(error: TypeError) -> bool:
-    return any(told in str(error) for told in ("unexpected keyword argument", "missing", "positional argument"))
+    return any(phrase in str(error) for phrase in ("unexpected keyword argument", "missing", "positional argument"))
 
 
-def _described(x: Any) -> str:
+def _describe_input(x: Any) -> str:
     if isinstance(x, Mapping):
-        return "keyword arguments " + ", ".join(f"{name} of {_described(value)}" for name, value in x.items())
+        return "keyword arguments " + ", ".join(f"{name} of {_describe_input(value)}" for name, value in x.items())
     if not isinstance(x, Tensor):
         return type(x).__name__
     return f"shape {tuple(x.shape)} and type {str(x.dtype).removeprefix('torch.')}"
@@ -208,7 +208,7 @@ def _first_layer(network: nn.Module) -> nn.Module:
 
 
 @contextmanager
-def seeded(seed: int, device: torch.device) -> Iterator[None]:
+def temporary_seed(seed: int, device: torch.device) -> Iterator[None]:
     """Everything random follows from the seed, and the caller's own randomness is as before afterwards."""
     cuda = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=cuda):

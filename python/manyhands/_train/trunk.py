@@ -9,7 +9,7 @@ from torch import nn
 
 from manyhands._train.batch import CrowdData
 from manyhands._train.module_calls import plain, run
-from manyhands._train.settings import explained
+from manyhands._train.settings import explain_errors
 
 
 def split(backbone: nn.Module) -> tuple[nn.Module, nn.Module]:
@@ -36,7 +36,7 @@ def n_features(backbone: nn.Module, data: CrowdData) -> int:
     """How many features the trunk makes of a sample; tried on a copy, since layers may remember what they see."""
     trunk = copy.deepcopy(split(backbone)[0]).cpu().eval()
     x = data.batch(data.samples[:1], torch.device("cpu")).x
-    with torch.no_grad(), explained(trunk, x):
+    with torch.no_grad(), explain_errors(trunk, x):
         features = run(trunk, x)
     if features.ndim != 2:
         raise ValueError(f"the features before the last layer must be (n, d), not of shape {tuple(features.shape)}")

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from manyhands._base.checks import check_between, check_choice, check_flag, check_number, counted, warn_of_data
+from manyhands._base.checks import check_between, check_choice, check_flag, check_number, plural, warn_of_data
 from manyhands._base.estimator import Array
 from manyhands._base.names import sequence
 from manyhands.agreement.result import Agreement, Jackknife
@@ -360,7 +360,7 @@ def discrepancy_ratio(
         values=np.concatenate([log.values, model])[order],
         n_workers=log.n_workers + 1,
     )
-    reason = f"no two workers share {counted(min_overlap, 'task')} and differ, or none shares any with the model"
+    reason = f"no two workers share {plural(min_overlap, 'task')} and differ, or none shares any with the model"
     return _with_interval(both, jackknife, lambda rows: _discrepancy(rows, min_overlap), reason)
 
 
@@ -380,8 +380,8 @@ def _model_values(table: Ratings, values: Any) -> tuple[npt.NDArray[np.int64], A
         codes = np.arange(table.n_tasks)
     if np.isinf(numbers).any():
         raise ValueError("values must be finite, or NaN where the model has none")
-    known = ~np.isnan(numbers)
-    return codes[known].astype(np.int64), numbers[known]
+    is_number = ~np.isnan(numbers)
+    return codes[is_number].astype(np.int64), numbers[is_number]
 
 
 def _discrepancy(log: _Log, min_overlap: int) -> _Measured:

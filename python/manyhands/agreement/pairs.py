@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands._base.checks import check_choice, check_flag, check_number, counted
+from manyhands._base.checks import check_choice, check_flag, check_number, plural
 from manyhands._base.data_checks import made_table
 from manyhands.agreement.result import Agreement, Jackknife, check_weights, labels_of, scale_by_rank
 from manyhands.categorical.table import Annotations
@@ -377,5 +377,5 @@ def _of_pairs(
 def _reason(sums: _core._Paired, min_overlap: int) -> str:
     """State why a summary of pairs is undefined."""
     if not len(sums["overlap"]):
-        return f"no two workers share {counted(min_overlap, 'task')} (min_overlap)"
+        return f"no two workers share {plural(min_overlap, 'task')} (min_overlap)"
     return "all labels on common tasks are equal: chance disagreement is 0"

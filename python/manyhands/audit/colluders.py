@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands._base.checks import check_between, check_choice, check_number, counted
+from manyhands._base.checks import check_between, check_choice, check_number, plural
 from manyhands._base.estimator import Array
 from manyhands._base.names import Names, sequence
 from manyhands.audit._clusters import upper
@@ -216,7 +216,7 @@ def _attacks(votes: Annotations, collusion: Collusion) -> bool:
 def _harmless(collusion: Collusion) -> Collusion:
     """Return a finding without workers, and a warning: the group does not attack the answers of others."""
     warning = (
-        f"{counted(len(collusion), 'worker')} agree with each other more than their accuracy explains, but hardly ever "
+        f"{plural(len(collusion), 'worker')} agree with each other more than their accuracy explains, but hardly ever "
         "on answers that the other workers make improbable. No worker is flagged."
     )
     assert collusion.attacked is not None
@@ -330,10 +330,10 @@ class _Search:
         )
         warnings = []
         if not partnered.all():
-            alone = counted(int((~partnered).sum()), "worker")
+            alone = plural(int((~partnered).sum()), "worker")
             warnings.append(f"{alone} shared fewer than two tasks with any other: not tested.")
         if not exempt.any() and 2 * best.group.sum() >= partnered.sum():
-            size = counted(int(best.group.sum()), "worker")
+            size = plural(int(best.group.sum()), "worker")
             warnings.append(
                 f"The best explanation is a group of {size}, which is half of them or more: whether this group or the "
                 "rest colludes cannot be identified. No worker is flagged; pass a trusted worker as trusted=."

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from manyhands import _core
 from manyhands._base import arrow
-from manyhands._base.checks import check_between, check_number, counted
+from manyhands._base.checks import check_between, check_number, plural
 from manyhands._base.estimator import Progress
 from manyhands._base.progress import reporting
 from manyhands.audit._crowd import as_crowd
@@ -82,7 +82,7 @@ class Copies(Finding):
     def __repr__(self) -> str:
         pairs = self._pairs()[0]
         summary = (
-            f"{counted(len(self), 'pair')} of {pairs.n_tested:,} compared, {counted(int(self.found.sum()), 'worker')}"
+            f"{plural(len(self), 'pair')} of {pairs.n_tested:,} compared, {plural(int(self.found.sum()), 'worker')}"
         )
         return "\n".join((f"<Copies: {summary}>", *self.remarks))
 

@@ -58,8 +58,8 @@ class Dependence:
         return [] if self._crowd is None else groups(self._crowd).groups
 
     def __repr__(self) -> str:
-        found = f"{self.correlation:.2f} ± {self.error:.2f}, probability {self.probability:.0%}"
-        return "\n".join((f"<Dependence of errors: {'cannot tell' if self.cannot_tell else found}>", *self.remarks))
+        estimate = f"{self.correlation:.2f} ± {self.error:.2f}, probability {self.probability:.0%}"
+        return "\n".join((f"<Dependence of errors: {'cannot tell' if self.cannot_tell else estimate}>", *self.remarks))
 
 
 def dependence(votes: Any, *, gold: Any = None, seed: int = 0) -> Dependence:

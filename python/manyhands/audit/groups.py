@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from manyhands._base.checks import check_between, check_number, counted
+from manyhands._base.checks import check_between, check_number, plural
 from manyhands._base.estimator import Progress
 from manyhands._base.progress import reporting
 from manyhands.audit._crowd import as_crowd
@@ -30,8 +30,8 @@ class Groups(Finding):
 
     def __repr__(self) -> str:
         sizes = ", ".join(str(len(group)) for group in self.groups)
-        summary = f"{counted(len(self), 'group')} of {sizes} workers" if len(self) else "none"
-        return "\n".join((f"<Groups: {summary}, among {counted(len(self.names), 'worker')}>", *self.remarks))
+        summary = f"{plural(len(self), 'group')} of {sizes} workers" if len(self) else "none"
+        return "\n".join((f"<Groups: {summary}, among {plural(len(self.names), 'worker')}>", *self.remarks))
 
 
 def groups(votes: Any, *, rate: float = 0.01, min_overlap: int = 10, progress: Progress = False) -> Groups:

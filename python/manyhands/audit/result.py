@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands._base import arrow
-from manyhands._base.checks import counted, listed
+from manyhands._base.checks import plural, preview
 from manyhands._base.names import Names
 
 if TYPE_CHECKING:
@@ -62,6 +62,6 @@ class Finding:
         return arrow.table({"worker": self.names.arrow(), "found": self.found, **self.evidence})
 
     def __repr__(self) -> str:
-        n, all_ = len(self), counted(len(self.names), "worker")
-        who = f"{n:,} of {all_}: {listed(self.workers.tolist(), 5)}" if n else f"none of {all_}"
+        n, all_ = len(self), plural(len(self.names), "worker")
+        who = f"{n:,} of {all_}: {preview(self.workers.tolist(), 5)}" if n else f"none of {all_}"
         return "\n".join((f"<{type(self).__name__} of {self.what}s: {who}>", *self.remarks))

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import metrics
-from manyhands._base.checks import check_between, check_choice, check_number, check_positive, counted
+from manyhands._base.checks import check_between, check_choice, check_number, check_positive, plural
 from manyhands._base.estimator import Array
 from manyhands.audit._clusters import nearest_zero, shortest
 from manyhands.audit._covariance import Covariances, check_partners
@@ -182,7 +182,7 @@ def _by_score(crowd: Crowd, false_alarms: float, least: float) -> Finding:
     }
     n_undecided = int((~flagged & ~(probability <= false_alarms)).sum())
     warnings = (
-        f"{counted(n_undecided, 'worker')} cannot be tested for spam: too few answers to tasks whose class the other "
+        f"{plural(n_undecided, 'worker')} cannot be tested for spam: too few answers to tasks whose class the other "
         "workers' answers determine.",
     ) * (n_undecided > 0)
     return Finding("spammer", votes._workers, flagged, evidence, warnings)
@@ -334,7 +334,7 @@ def _by_covariance(votes: Annotations, ridge: float, max_partners: int | None, s
     flagged, warnings = none.copy(), []
     if not partnered.all():
         warnings.append(
-            f"{counted(int((~partnered).sum()), 'worker')} shared fewer than two tasks with any other: not tested."
+            f"{plural(int((~partnered).sum()), 'worker')} shared fewer than two tasks with any other: not tested."
         )
     shared = float(covariances.overlap.mean())
     if shared < _SHARED:

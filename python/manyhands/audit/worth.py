@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from manyhands import metrics
 from manyhands._base import arrow
-from manyhands._base.checks import counted, listed
+from manyhands._base.checks import plural, preview
 from manyhands._base.estimator import Array, Progress
 from manyhands._base.names import Names
 from manyhands.categorical.hierarchical import HierarchicalDawidSkene
@@ -59,7 +59,7 @@ class Worth:
 
     def __repr__(self) -> str:
         summary = f"{self.bits_per_task:.2f} bits per task of {self.entropy:.2f} needed"
-        return "\n".join((f"<Worth of {counted(len(self.names), 'worker')}: {summary}>", *self.remarks))
+        return "\n".join((f"<Worth of {plural(len(self.names), 'worker')}: {summary}>", *self.remarks))
 
 
 def worth(votes: Any, *, model: Aggregator | None = None, progress: Progress = False) -> Worth:
@@ -115,7 +115,7 @@ def _warnings(margins: Array, classes: npt.NDArray[Any]) -> tuple[str, ...]:
     if not weak:
         return ()
     return (
-        f"The mean confusion matrix is not diagonally dominant: {listed(weak, 3)} "
+        f"The mean confusion matrix is not diagonally dominant: {preview(weak, 3)} "
         f"{'is' if len(weak) == 1 else 'are'} named at least as often where another class is true. The labels alone "
         "cannot identify such classes; pass known labels of some tasks as gold=.",
     )

@@ -20,7 +20,7 @@ class BoxLog(TaskLog):
 
 
 @cache
-def simulated(n_tasks: int, careless: int) -> BoxLog:
+def simulate_log(n_tasks: int, careless: int) -> BoxLog:
     """Simulate a log of four or more workers."""
     boxes = mh.simulate(n_tasks, careless=careless, seed=n_tasks, kind="boxes").log
     tasks, workers, _ = boxes.codes()
@@ -55,17 +55,17 @@ class BoxSubject(Subject):
     @property
     def standard(self) -> BoxLog:
         """Eight images."""
-        return simulated(8, 1)
+        return simulate_log(8, 1)
 
     @property
     def other(self) -> BoxLog:
         """A log with fewer images and more workers."""
-        return simulated(5, 3)
+        return simulate_log(5, 3)
 
     @property
     def large(self) -> BoxLog:
         """A log with more images."""
-        return simulated(150, 1)
+        return simulate_log(150, 1)
 
 
 def check_sound(subject: BoxSubject) -> None:
@@ -91,9 +91,9 @@ def check_agreement(subject: BoxSubject) -> None:
     """Unanimous boxes are kept, and images without boxes stay empty."""
     logs = edge_cases()
     for name in ("full agreement", "points", "far away", "tiny", "huge"):
-        found = subject.fitted(logs[name]).boxes_[0]
-        require(len(found) == 1, f"{name}: {len(found)} objects")
-        np.testing.assert_allclose(found, logs[name].answers[:1], rtol=1e-9, err_msg=name)
+        boxes = subject.fitted(logs[name]).boxes_[0]
+        require(len(boxes) == 1, f"{name}: {len(boxes)} objects")
+        np.testing.assert_allclose(boxes, logs[name].answers[:1], rtol=1e-9, err_msg=name)
     require(
         not len(subject.fitted(logs["nothing seen"]).boxes_[0]), "an object in an image that all workers left empty"
     )

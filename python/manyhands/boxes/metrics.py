@@ -107,10 +107,10 @@ def box_scores(
     if labels is not None and true_labels is not None:
         kinds = list(zip(labels, true_labels, strict=True))
     shared: list[float] = []
-    for (found, true), (mine, theirs) in zip(pairs, kinds, strict=True):
-        if mine is not None and (len(mine), len(theirs)) != (len(found), len(true)):
-            raise ValueError(f"labels do not match {len(found)} predicted and {len(true)} true boxes of an image")
-        shared += _match_overlaps(found, true, mine, theirs, overlap)
+    for (predicted, true), (mine, theirs) in zip(pairs, kinds, strict=True):
+        if mine is not None and (len(mine), len(theirs)) != (len(predicted), len(true)):
+            raise ValueError(f"labels do not match {len(predicted)} predicted and {len(true)} true boxes of an image")
+        shared += _match_overlaps(predicted, true, mine, theirs, overlap)
     n_found, n_true = (sum(len(pair[i]) for pair in pairs) for i in (0, 1))
     precision = len(shared) / n_found if n_found else 1.0
     recall = len(shared) / n_true if n_true else 1.0
@@ -138,31 +138,31 @@ def _match_overlaps(predicted: Floats, true: Floats, mine: Any, theirs: Any, ove
 
 def as_boxes(boxes: npt.ArrayLike, what: str) -> Floats:
     """Return boxes as an array (n, 4) of finite numbers with positive area."""
-    found = np.asarray(boxes, np.float64)
-    found = found.reshape(0, 4) if not found.size else found
-    if found.ndim != 2 or found.shape[1] != 4:
-        raise ValueError(f"{what} must have shape (n, 4) (left, top, right, bottom), not {found.shape}")
-    flat = ~(np.isfinite(found).all(axis=1) & (found[:, 2:] > found[:, :2]).all(axis=1))
+    corners = np.asarray(boxes, np.float64)
+    corners = corners.reshape(0, 4) if not corners.size else corners
+    if corners.ndim != 2 or corners.shape[1] != 4:
+        raise ValueError(f"{what} must have shape (n, 4) (left, top, right, bottom), not {corners.shape}")
+    flat = ~(np.isfinite(corners).all(axis=1) & (corners[:, 2:] > corners[:, :2]).all(axis=1))
     if flat.any():
-        raise ValueError(f"{what} contains {found[np.argmax(flat)].tolist()}, which has no area or is not finite")
-    return found
+        raise ValueError(f"{what} contains {corners[np.argmax(flat)].tolist()}, which has no area or is not finite")
+    return corners
 
 
 def measures(known: Known, model: Any) -> dict[str, Any]:
     """Return precision, recall and overlap of boxes against known ones."""
     if known.votes.n_dims != 4:
         raise ValueError("points have no overlap: --evaluate requires boxes")
-    wanted = known.columns("task", *_CORNERS)
-    corners = np.stack([known.numbers(wanted[name], "true corners") for name in _CORNERS], axis=1)
-    called = known.columns("label")["label"] if known.has("label") else None
-    of = known.grouped(model.tasks_, wanted["task"])
+    truth_columns = known.columns("task", *_CORNERS)
+    corners = np.stack([known.numbers(truth_columns[name], "true corners") for name in _CORNERS], axis=1)
+    truth_labels = known.columns("label")["label"] if known.has("label") else None
+    of = known.grouped(model.tasks_, truth_columns["task"])
     there = {at: [row for row in rows if not np.isnan(corners[row]).any()] for at, rows in of.items()}
     boxes, labels = model.boxes_, model.box_labels_
-    found, true = [boxes[at] for at in of], [corners[there[at]] for at in of]
-    scores = asdict(box_scores(found, true))
-    kept = {name: scores[name] for name in ("precision", "recall", "f1", "iou", "n_found", "n_true")}
-    if called is not None and len(known.votes.classes):
+    predicted, true = [boxes[at] for at in of], [corners[there[at]] for at in of]
+    scores = asdict(box_scores(predicted, true))
+    selected = {name: scores[name] for name in ("precision", "recall", "f1", "iou", "n_found", "n_true")}
+    if truth_labels is not None and len(known.votes.classes):
         names = [[str(name) for name in labels[at]] for at in of]
-        truth = [[str(called[row]) for row in there[at]] for at in of]
-        kept["f1_with_labels"] = box_scores(found, true, labels=names, true_labels=truth).f1
-    return kept | {"n_tasks": len(of)}
+        truth = [[str(truth_labels[row]) for row in there[at]] for at in of]
+        selected["f1_with_labels"] = box_scores(predicted, true, labels=names, true_labels=truth).f1
+    return selected | {"n_tasks": len(of)}

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands._base import data_checks as checks
 from manyhands._base import persist
-from manyhands._base.checks import check_choice, counted
+from manyhands._base.checks import check_choice, plural
 from manyhands._base.columns import Columns
 from manyhands._base.description import Fact, Spread
 from manyhands._base.frames import WELL_KNOWN, known_among, names_of
@@ -115,25 +115,32 @@ class Boxes(Answers):
             if format != "xyxy":
                 raise ValueError(f"format={format!r} requires box=; without it, columns are recognized by their names")
             roles = cls._needed(names_of(frame), ())[2:]
-            named: list[str | None] = [None] * len(roles)
+            role_columns: list[str | None] = [None] * len(roles)
         else:
-            named = list(box)
-            if len(named) not in (2, 4):
-                raise ValueError(f"box= takes four column names, or two for points, not {len(named)}")
-            roles = _FORMATS[format] if len(named) == 4 else _POINT
-        columns = {"task": task, "worker": worker, **dict(zip(roles, named, strict=True))}
+            role_columns = list(box)
+            if len(role_columns) not in (2, 4):
+                raise ValueError(f"box= takes four column names, or two for points, not {len(role_columns)}")
+            roles = _FORMATS[format] if len(role_columns) == 4 else _POINT
+        columns = {"task": task, "worker": worker, **dict(zip(roles, role_columns, strict=True))}
         return cls._of_frame(frame, columns, {"label": label})
 
     @classmethod
     def _needed(cls, names: Sequence[str], named: Collection[str]) -> tuple[str, ...]:
         forms = (*_FORMATS.values(), _POINT)
         # Columns passed by the caller decide; otherwise corners are preferred to points.
-        chosen = [role for role in named if role in _NUMBERS]
-        fitting = [roles for roles in forms if set(chosen) <= set(roles)]
+        numeric_roles = [role for role in named if role in _NUMBERS]
+        fitting = [roles for roles in forms if set(numeric_roles) <= set(roles)]
         if not fitting:
-            raise ValueError(f"{', '.join(chosen)} do not form a box; use {', or '.join(map(', '.join, forms))}")
-        there = [roles for roles in fitting if all(r in chosen or known_among(names, WELL_KNOWN[r]) for r in roles)]
-        if there and there[0] == _POINT and not chosen and {"width", "height"} <= {name.lower() for name in names}:
+            raise ValueError(f"{', '.join(numeric_roles)} do not form a box; use {', or '.join(map(', '.join, forms))}")
+        there = [
+            roles for roles in fitting if all(r in numeric_roles or known_among(names, WELL_KNOWN[r]) for r in roles)
+        ]
+        if (
+            there
+            and there[0] == _POINT
+            and not numeric_roles
+            and {"width", "height"} <= {name.lower() for name in names}
+        ):
             raise ValueError(
                 "x, y, width and height are ambiguous: boxes, or points in images of that size; pass "
                 'box=("x", "y"), or box=("x", "y", "width", "height") with format="xywh"'
@@ -239,9 +246,9 @@ class Boxes(Answers):
 
     def __repr__(self) -> str:
         n = self.n_boxes
-        boxes = counted(n, "point") if self.n_dims == 2 else f"{n:,} box{'' if n == 1 else 'es'}"
-        who = f"{counted(self.n_tasks, 'task')} by {counted(self.n_workers, 'worker')}"
-        labels = f", {counted(len(self._classes), 'label')}" if len(self._classes) else ""
+        boxes = plural(n, "point") if self.n_dims == 2 else f"{n:,} box{'' if n == 1 else 'es'}"
+        who = f"{plural(self.n_tasks, 'task')} by {plural(self.n_workers, 'worker')}"
+        labels = f", {plural(len(self._classes), 'label')}" if len(self._classes) else ""
         return f"<Boxes: {boxes} in {who}{labels}>"
 
     def _identity(self) -> tuple[Any, ...]:
@@ -253,8 +260,8 @@ class Boxes(Answers):
     def _part(self, table: Any, tasks: Names, workers: Names, unlabelled: Names) -> Self:
         of, by, rows = table.columns()
         parts = (self._classes, self._numbers[rows], self._label_codes[rows], self._seen[rows])
-        kept = self._compiled(of, by, Payload(np.arange(len(rows)), len(rows)), None, len(tasks), len(workers))
-        return type(self)(kept, tasks, workers, *parts, unlabelled=unlabelled)
+        merged = self._compiled(of, by, Payload(np.arange(len(rows)), len(rows)), None, len(tasks), len(workers))
+        return type(self)(merged, tasks, workers, *parts, unlabelled=unlabelled)
 
     # ------------------------------------------------------------------------------------------- persistence
 
@@ -281,10 +288,10 @@ class Boxes(Answers):
         classes, n = content.names("classes"), len(task_codes)
         numbers = content.array("numbers", np.float64, ndim=2)
         labels = content.array("label_codes", np.uint16, shape=(n,))
-        seen = content.array("seen", np.bool_, shape=(n,))
-        if not _whole(numbers, labels, seen, len(classes)):
+        is_seen = content.array("seen", np.bool_, shape=(n,))
+        if not _whole(numbers, labels, is_seen, len(classes)):
             raise content.damaged("its boxes are invalid")
-        return Payload(np.arange(n), n, (classes, numbers, labels, seen))
+        return Payload(np.arange(n), n, (classes, numbers, labels, is_seen))
 
 
 def _check_boxes(boxes: Floats, whats: list[str], roles: tuple[str, ...]) -> npt.NDArray[np.bool_]:

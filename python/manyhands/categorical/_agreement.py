@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands._base.checks import counted
+from manyhands._base.checks import plural
 from manyhands._base.estimator import Array
 from manyhands.categorical._matrices import with_diagonal
 from manyhands.categorical._passes import posterior_under
@@ -147,6 +147,6 @@ def with_strangers(
     posterior = posterior_under(votes.table, prior, confusion)
     confusion[alone] = with_diagonal(inside(_strangers(votes, posterior, alone, average), labels[alone], k), k)
     return confusion, (
-        f"{counted(int(alone.sum()), 'worker shares', 'workers share')} too few tasks with anybody to be judged by "
+        f"{plural(int(alone.sum()), 'worker shares', 'workers share')} too few tasks with anybody to be judged by "
         "agreement, and got the accuracy that the others' answers suggest, or else that of the average worker.",
     )

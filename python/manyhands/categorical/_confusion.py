@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core, metrics
-from manyhands._base.checks import counted
+from manyhands._base.checks import plural
 from manyhands._base.estimator import Array, KnowsWorkers
 from manyhands._base.fitted import distributions, probabilities, setting
 from manyhands._base.limits import check_memory
@@ -168,7 +168,7 @@ def as_confusion(found: Array | Confusion) -> Confusion:
 
 
 def _check_room(m: int, k: int) -> None:
-    check_memory(8 * m * k * k, f"confusion matrices of {counted(m, 'worker')} and {k:,} classes", NO_MATRICES)
+    check_memory(8 * m * k * k, f"confusion matrices of {plural(m, 'worker')} and {k:,} classes", NO_MATRICES)
 
 
 def _bits(p: Array) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands._base.checks import counted
+from manyhands._base.checks import plural
 from manyhands._base.data_checks import made_table
 from manyhands._base.estimator import Array
 from manyhands._base.progress import Callback
@@ -105,7 +105,7 @@ def beliefs(votes: Annotations, fitted: Callable[[], ClassFit] | None = None) ->
         sizes = (votes.n_tasks, votes.n_workers, votes.n_classes)
         table = made_table(tasks[kept], workers[kept], labels[kept], None, *sizes)
         remarks = (
-            f"{counted(lost, 'annotation')} of weight zero, or given again, or against another of the same worker and "
+            f"{plural(lost, 'annotation')} of weight zero, or given again, or against another of the same worker and "
             "task, were left out, and weights are not counted.",
         )
     if fitted is None or table is not votes.table:

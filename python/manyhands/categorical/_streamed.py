@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from manyhands._base.checks import counted
+from manyhands._base.checks import plural
 from manyhands._base.estimator import Array
 from manyhands._base.limits import check_memory
 from manyhands.categorical._posterior import DensePosterior, Posterior, Winners
@@ -59,7 +59,7 @@ class StreamedPosterior(Posterior):
 
     def _check(self, n_bytes: int, what: str) -> None:
         n = self.shards.n_tasks
-        check_memory(n_bytes * n, f"{what} of {counted(n, 'task')}", _WRITE)
+        check_memory(n_bytes * n, f"{what} of {plural(n, 'task')}", _WRITE)
 
     @classmethod
     def n_bytes(cls, n_tasks: int, n_classes: int) -> int:

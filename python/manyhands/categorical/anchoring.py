@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands._base.checks import counted, listed
+from manyhands._base.checks import plural, preview
 from manyhands._base.estimator import Array
 from manyhands._base.fitted import carried_over, distributions, number, numbers
 from manyhands.categorical.shards.passes import Part, Sharded
@@ -440,15 +440,15 @@ def contradictions(
         if off.any():
             names = workers.values[np.flatnonzero(tested)[off]].tolist()
             remarks.append(
-                f"Gold labels contradict the estimates from unlabeled data for {counted(len(names), 'worker')} "
-                f"({listed(names, 3)}): mean accuracy {(right / seen)[off].mean():.2f} on gold tasks, "
+                f"Gold labels contradict the estimates from unlabeled data for {plural(len(names), 'worker')} "
+                f"({preview(names, 3)}): mean accuracy {(right / seen)[off].mean():.2f} on gold tasks, "
                 f"{believed[off].mean():.2f} without gold. Errors of workers probably coincide."
             )
     sure = posterior.max(axis=1)
     hits = float((posterior.argmax(axis=1) == classes).sum())
     if abs(sure.sum() - hits) > _SURPRISE * np.sqrt(max(float((sure * (1 - sure)).sum()), 1.0)):
         remarks.append(
-            f"Without gold, the answers to {counted(len(sure), 'gold task')} had a mean confidence of "
+            f"Without gold, the answers to {plural(len(sure), 'gold task')} had a mean confidence of "
             f"{sure.mean():.2f}, and {hits / len(sure):.2f} were correct."
         )
     return tuple(remarks)

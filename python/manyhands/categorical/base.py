@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from manyhands import _core, metrics
 from manyhands._base import arrow
-from manyhands._base.checks import check_choice, counted
+from manyhands._base.checks import check_choice, plural
 from manyhands._base.estimator import Array, Estimator, Progress, TaskEstimator, concrete
 from manyhands._base.fitted import Fit, TaskFitted, distributions, names, part
 from manyhands._base.limits import check_memory
@@ -384,8 +384,8 @@ class Aggregator(TaskEstimator[Annotations, ClassFit, ClassFitted], Insight):
 
 
 def _sizes(votes: Annotations) -> str:
-    tasks, workers = counted(votes.n_tasks, "task"), counted(votes.n_workers, "worker")
-    return f"{tasks}, {workers} and {counted(votes.n_labels, 'class', 'classes')}"
+    tasks, workers = plural(votes.n_tasks, "task"), plural(votes.n_workers, "worker")
+    return f"{tasks}, {workers} and {plural(votes.n_labels, 'class', 'classes')}"
 
 
 @overload

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from manyhands._base import building
 from manyhands._base import data_checks as checks
-from manyhands._base.checks import listed
-from manyhands._base.frames import WELL_KNOWN, named_columns, normalised
+from manyhands._base.checks import preview
+from manyhands._base.frames import WELL_KNOWN, named_columns, normalize_name
 from manyhands._base.names import Codes, Column
 from manyhands._base.values import as_objects, is_missing
 from manyhands.errors import argument
@@ -91,7 +91,7 @@ def _take_apart(matrix: Any, task: str | None, *, chosen: bool) -> tuple[npt.NDA
     _refuse_long_log(names)
     if task is not None:
         if task not in map(str, names):
-            raise ValueError(f"no task column {task!r}; the columns are {listed(list(names), 20)}")
+            raise ValueError(f"no task column {task!r}; the columns are {preview(list(names), 20)}")
         at = [str(name) for name in names].index(task)
         index = columns.pop(at)
         names = [*names[:at], *names[at + 1 :]]
@@ -136,8 +136,8 @@ def _is_exact(array: npt.NDArray[Any]) -> bool:
 
 
 def _refuse_long_log(names: Sequence[Any]) -> None:
-    known = {role: {normalised(name) for name in WELL_KNOWN[role]} for role in ("task", "worker", "label")}
-    found = {role: [name for name in names if normalised(str(name)) in known[role]] for role in known}
+    known = {role: {normalize_name(name) for name in WELL_KNOWN[role]} for role in ("task", "worker", "label")}
+    found = {role: [name for name in names if normalize_name(str(name)) in known[role]] for role in known}
     if all(found.values()):
         shown = ", ".join(repr(some[0]) for some in found.values())
         raise ValueError(
@@ -152,13 +152,13 @@ _GOLD = ("gold", "gold_label", "gold_standard", "golden", "truth", "ground_truth
 
 def _refuse_known_answers(names: Sequence[Any]) -> None:
     """Raise where one of the columns of workers bears the name of known answers."""
-    known = {normalised(name) for name in _GOLD}
-    gold = [name for name in names if normalised(str(name)) in known]
+    known = {normalize_name(name) for name in _GOLD}
+    gold = [name for name in names if normalize_name(str(name)) in known]
     if gold:
         rest = [name for name in names if name not in gold]
         raise ValueError(
             f"column {gold[0]!r} looks like known answers, not like a worker; leave it out, or, in a file, name the "
-            f"columns of workers with {argument('worker')}: {listed(rest)}"
+            f"columns of workers with {argument('worker')}: {preview(rest)}"
         )
 
 
@@ -183,10 +183,10 @@ def _refuse_ids_among_labels(codes: Codes, columns: npt.NDArray[np.intp], n_rows
     own = np.bincount(of_column[~shared[of_pair]], minlength=n_columns)
     complete = (distinct == n_rows) & (np.bincount(columns, minlength=n_columns) == n_rows)
     names = None if workers is None else workers.names()
-    known = {"id", *map(normalised, WELL_KNOWN["task"])}
+    known = {"id", *map(normalize_name, WELL_KNOWN["task"])}
     for place in np.flatnonzero(complete & (n_columns > 1)).tolist():
         name = place if names is None else names.values[[place]].tolist()[0]
-        called = names is not None and normalised(str(name)) in known
+        called = names is not None and normalize_name(str(name)) in known
         least = _ENOUGH_LABELS if names is None else 3
         if called or (n_rows >= least and own[place] > n_codes - own[place]):
             cure = "leave it out" if names is None else f"name the tasks by it with task={str(name)!r}, or leave it out"

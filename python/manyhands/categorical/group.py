@@ -10,7 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands._base.checks import check_between, check_number, check_stopping, counted, listed, warn_unless_converged
+from manyhands._base.checks import (
+    check_between,
+    check_number,
+    check_stopping,
+    plural,
+    preview,
+    warn_unless_converged,
+)
 from manyhands._base.data_checks import made_table
 from manyhands._base.estimator import Array
 from manyhands._base.fitted import Fit, codes, numbers
@@ -62,9 +69,7 @@ class _Grouped(Aggregator):
 
     def _doubts(self, votes: Annotations) -> Doubts:
         alone = 0 if self.groups is None else votes.n_workers - sum(len(group) for group in self.groups)
-        said = (
-            f"{alone:,} of {counted(votes.n_workers, 'worker')} {'is' if alone == 1 else 'are'} in none of the groups"
-        )
+        said = f"{alone:,} of {plural(votes.n_workers, 'worker')} {'is' if alone == 1 else 'are'} in none of the groups"
         return super()._doubts(votes) + Doubts(quiet=(f"{said} given: each answers alone.",) if alone else ())
 
     @property
@@ -107,10 +112,10 @@ def given_groups(votes: Annotations, groups: Any) -> Codes:
         found = votes._workers.find(names)
         if (found < 0).any():
             missing = [name for name, code in zip(names, found, strict=True) if code < 0]
-            raise ValueError(f"groups name {listed(missing)}, not among the workers of the log")
+            raise ValueError(f"groups name {preview(missing)}, not among the workers of the log")
         if (codes[found] >= 0).any() or len(np.unique(found)) < len(found):
             twice = [name for name, code in zip(names, found, strict=True) if codes[code] >= 0 or names.count(name) > 1]
-            raise ValueError(f"groups name {listed(twice)} more than once; a worker is in one group")
+            raise ValueError(f"groups name {preview(twice)} more than once; a worker is in one group")
         codes[found] = number
     alone = codes < 0
     codes[alone] = len(codes) + np.arange(alone.sum())

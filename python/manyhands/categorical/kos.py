@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from manyhands import _core
-from manyhands._base.checks import check_number, counted
+from manyhands._base.checks import check_number, plural
 from manyhands._base.estimator import Array
 from manyhands._base.fitted import Fit, numbers
 from manyhands._base.progress import Callback
@@ -139,6 +139,6 @@ def _silence(silent: Mask) -> tuple[str, ...]:
     if not silent.any():
         return ()
     return (
-        f"Between {counted(int(silent.sum()), 'worker')} and their tasks there are no cycles along which messages "
+        f"Between {plural(int(silent.sum()), 'worker')} and their tasks there are no cycles along which messages "
         "could go on: their votes count alike.",
     )

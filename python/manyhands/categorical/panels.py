@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyhands import metrics
-from manyhands._base.checks import check_number, counted
+from manyhands._base.checks import check_number, plural
 from manyhands._base.estimator import Array
 from manyhands._base.fitted import number, numbers, part, setting, texts
 from manyhands.categorical._calibration import CORRELATION, discount, error_correlation
@@ -200,7 +200,7 @@ class Anchored(Aggregator):
     def assumption_(self) -> str:
         """What was assumed about errors on the same task, and how to assume the opposite; in a sentence."""
         used, n = self._dependence, len(self._fitted().workers)
-        crowd = counted(n, "worker")
+        crowd = plural(n, "worker")
         if used.panel:
             why = "as declared" if used.declared else "since the same few answer most tasks and errors may coincide"
             return (
@@ -253,7 +253,7 @@ def learnt_from(
     if len(np.unique(known.classes)) == 1 < votes.n_classes:
         name = votes.classes[known.classes[:1]].tolist()[0]
         return None, (
-            f"Gold has one class only, {name!r} ({counted(len(known.classes), 'label')}): it counts in the skills of "
+            f"Gold has one class only, {name!r} ({plural(len(known.classes), 'label')}): it counts in the skills of "
             "workers and corrects no other answer. Add gold labels of other classes.",
         )
     said = known_votes(votes.passes, known.tasks, known.classes)

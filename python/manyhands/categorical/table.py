@@ -13,13 +13,13 @@ from manyhands import _core
 from manyhands._base import arrow, building, persist
 from manyhands._base import data_checks as checks
 from manyhands._base.building import Missing, Repeats
-from manyhands._base.checks import counted
+from manyhands._base.checks import plural
 from manyhands._base.columns import Columns
 from manyhands._base.description import Fact, Spread, class_texts, in_groups, largest
 from manyhands._base.frames import not_a_log, take_columns
 from manyhands._base.kind import KindSpec
 from manyhands._base.names import Codes, Column, Names
-from manyhands._base.spelling import groups_of, shown, skeleton
+from manyhands._base.spelling import groups_of, list_groups, skeleton
 from manyhands._base.task_table import Answers
 from manyhands.categorical.dense import build_dense
 
@@ -499,14 +499,14 @@ class Annotations(Answers):
         return super().__reduce_ex__(protocol)
 
     def __repr__(self) -> str:
-        annotations = counted(self.n_annotations, "annotation")
-        tasks, workers = counted(self.n_tasks, "task"), counted(self.n_workers, "worker")
+        annotations = plural(self.n_annotations, "annotation")
+        tasks, workers = plural(self.n_tasks, "task"), plural(self.n_workers, "worker")
         order = "ordered " if self._ordered else ""
-        classes = counted(self.n_classes, f"{order}class", f"{order}classes")
+        classes = plural(self.n_classes, f"{order}class", f"{order}classes")
         never = self.n_labels - self.n_classes
-        abstain = f" and {counted(never, 'abstention')}" if never else ""
+        abstain = f" and {plural(never, 'abstention')}" if never else ""
         weighted = ", weighted" if self._weighted() else ""
-        where = f", in {counted(len(self.passes), 'shard')}" if self.in_shards else ""
+        where = f", in {plural(len(self.passes), 'shard')}" if self.in_shards else ""
         return f"<Annotations: {annotations} of {tasks} by {workers}, {classes}{abstain}{weighted}{where}>"
 
     def _identity(self) -> tuple[Any, ...]:
@@ -570,7 +570,9 @@ class Annotations(Answers):
         yield Fact("n_components", groups)
         yield Fact("class_shares", shares)
         yield Fact("", repeats, "repeats", f"{repeats:,} further answers by a worker to the same task")
-        yield Fact("look_alikes", names, "look-alikes" if names else "", f"workers {shown(names)}" if names else "")
+        yield Fact(
+            "look_alikes", names, "look-alikes" if names else "", f"workers {list_groups(names)}" if names else ""
+        )
 
     def _task_spread(self) -> tuple[Spread, float]:
         """How many annotations tasks have, and the share of them that have two or more."""

@@ -80,13 +80,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv
         The arguments, without the program's name; by default those of the process.
     """
-    wanted = False
+    show_traceback = False
     replace_closed_streams()
     try:
         raise_interrupts()
         _tolerate_ascii()
         args = _parser().parse_args(argv)
-        wanted = args.traceback
+        show_traceback = args.traceback
         args.json = args.shown == "json"
         with (
             _terminable(),
@@ -108,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         complain("terminated")
         return 143
     except BAD_INPUT as error:
-        if wanted:
+        if show_traceback:
             raise
         complain(f"error: {one_line(error)}")
         return 2
@@ -141,11 +141,11 @@ def _parser() -> Parser:
         for command in group:
             command.add(commands)
         added = commands._choices_actions[before:]
-        parser.add_argument_group(title, "\n".join(_listed(each.dest, str(each.help)) for each in added))
+        parser.add_argument_group(title, "\n".join(_command_help(each.dest, str(each.help)) for each in added))
     return parser
 
 
-def _listed(name: str, about: str) -> str:
+def _command_help(name: str, about: str) -> str:
     """A command and what it does, as a line of help or several."""
     width = max(40, shutil.get_terminal_size().columns - 4)
     return textwrap.fill(about, width, initial_indent=f"{name:<12}", subsequent_indent=" " * 12)

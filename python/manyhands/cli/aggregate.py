@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from manyhands._base.checks import counted
+from manyhands._base.checks import plural
 from manyhands._base.known import Known, measures_of
 from manyhands._base.sources import Layout
 from manyhands._base.verdict import Doubts, about
@@ -87,15 +87,15 @@ def run(args: Namespace) -> None:
     with Stages(args) as stages:
         votes, model, truth = read_and_fit(args, stages, args.evaluate)
         with stages.stage("writing"):
-            seen = Seen()
+            counter = Seen()
             piped = args.output in (None, STDOUT)
             if piped:
                 labels = _answers(args, model, votes)
-                seen.look(labels)
+                counter.look(labels)
             elif votes.in_shards:
-                write_parts(map(seen.look, model._frames()), args.output)
+                write_parts(map(counter.look, model._frames()), args.output)
             else:
-                write(seen.look(_answers(args, model, votes)), args.output)
+                write(counter.look(_answers(args, model, votes)), args.output)
             if args.workers is not None:
                 write(model.workers_frame(), args.workers)
             if args.save is not None:
@@ -104,25 +104,25 @@ def run(args: Namespace) -> None:
                 back.write(model, args.preannotations)
         scores = None if truth is None else truth.measure(model)
         forget(votes)
-    written = (args.output, args.workers, args.save, args.preannotations)
+    outputs = (args.output, args.workers, args.save, args.preannotations)
     if args.json:
-        content = report(args, votes, model, stages) | ({"n_tied": seen.n_tied} if args.kind == CLASSES else {})
+        content = report(args, votes, model, stages) | ({"n_tied": counter.n_tied} if args.kind == CLASSES else {})
         content["evaluation"] = scores
-        content["files"] = [path for path in written if path is not None]
+        content["files"] = [path for path in outputs if path is not None]
         print_json(args, content | ({"labels": labels.to_pylist()} if piped else {}))
         return
     if piped:
         with stages.stage("writing"):
             print_frame(args, labels)
     if not args.quiet:
-        files = ", ".join(path for path in written if path not in (None, STDOUT))
+        files = ", ".join(path for path in outputs if path not in (None, STDOUT))
         facts = {
             "log": summary_of_log(votes),
             "repeats": summary_of_repeats(args, votes),
             "fit": summary_of_fit(args, model),
             "errors": summary_of_errors(model),
             "gold": summary_of_gold(model),
-            "answers": seen.summary(args.output),
+            "answers": counter.summary(args.output),
         }
         facts |= {"truth": summary_of_scores(truth, scores), "wrote": files, "time": str(stages)}
         print_summary(args, facts, stderr=piped and args.shown != "table")
@@ -168,8 +168,8 @@ def read_and_fit(args: Namespace, stages: Stages, evaluate: str | None = None) -
         truth: Truth | Known | None = None
         if evaluate is not None and args.kind != CLASSES:
             truth = known_answers(args, votes, evaluate)
-        elif (known := read_truth(args, evaluate, votes)) is not None:
-            truth = Truth(votes, known, str(evaluate))
+        elif (truth_read := read_truth(args, evaluate, votes)) is not None:
+            truth = Truth(votes, truth_read, str(evaluate))
     with stages.stage("fitting", model._iterations()) as progress:
         model.fit(votes, progress=progress or False)
     return votes, model, truth
@@ -236,12 +236,12 @@ def summary_of_fit(args: Namespace, model: Any) -> str:
 
 def summary_of_errors(model: Any) -> str:
     """Summarize the correlation of errors and what confidences assume about it."""
-    found = correlation_of(model)
-    if not found:
+    dependence = correlation_of(model)
+    if not dependence:
         return ""
-    error = f" ± {found['correlation_error']:.2f}" if found["correlation_error"] else ""
+    error = f" ± {dependence['correlation_error']:.2f}" if dependence["correlation_error"] else ""
     assumption = model.assumption_.replace("panel=True", "--panel").replace("panel=False", "--no-panel")
-    return f"correlation {found['correlation']:.2f}{error} on a task; {assumption}"
+    return f"correlation {dependence['correlation']:.2f}{error} on a task; {assumption}"
 
 
 def summary_of_gold(model: Any) -> str:
@@ -274,13 +274,13 @@ class Seen:
             return ""
         ties = f"; {number(self.n_tied, 'tie')}" if self.n_tied else ""
         share = about(self._doubts.mean()).replace("\N{NO-BREAK SPACE}", " ")
-        stated = f"{share} of {number(self.n, 'answer')} are expected to be correct"
+        verdict = f"{share} of {number(self.n, 'answer')} are expected to be correct"
         n_review, below = self._doubts.half()
         if not n_review:
-            return stated + ties
+            return verdict + ties
         where = f" in {output}" if output not in (None, STDOUT) else ""
         return (
-            f"{stated}; review the {n_review:,} with a confidence below {below:.2f}{where}: "
+            f"{verdict}; review the {n_review:,} with a confidence below {below:.2f}{where}: "
             f"they hold half of the expected errors{ties}"
         )
 
@@ -309,6 +309,6 @@ def summary_of_scores(truth: Truth | Known | None, scores: dict[str, Any] | None
 
 def summary_of_measures(scores: Mapping[str, Any]) -> str:
     """Summarize the metrics of answers in a line."""
-    shown = [f"{name.replace('_', ' ')} {value:.4f}" for name, value in scores.items() if isinstance(value, float)]
+    texts = [f"{name.replace('_', ' ')} {value:.4f}" for name, value in scores.items() if isinstance(value, float)]
     what, n = next((name, value) for name, value in scores.items() if name in ("n_tasks", "n_items"))
-    return f"{', '.join(shown)} over {counted(n, what[2:-1])}"
+    return f"{', '.join(texts)} over {plural(n, what[2:-1])}"

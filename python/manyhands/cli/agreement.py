@@ -98,24 +98,24 @@ def run(args: Namespace) -> None:
         with stages.stage("reading"):
             votes: Any = read_log(args)
         with stages.stage("measuring"):
-            found = _MEASURES[args.kind](votes, args)
+            agreement = _MEASURES[args.kind](votes, args)
             wrote = _write_parts(votes, args)
         if args.output not in (None, STDOUT):
             with stages.stage("writing"):
-                write(_frame(found), args.output)
+                write(_frame(agreement), args.output)
                 wrote.append(args.output)
     if args.json:
-        measures = {name: measure.to_dict() for name, measure in found.items()}
+        measures = {name: measure.to_dict() for name, measure in agreement.items()}
         content = {"command": args.command, "log": args.log, "level": args.level, "agreement": measures, "files": wrote}
         print_json(args, content | {"seconds": stages.seconds})
         return
     ends = ("from", "to") if args.resamples else ()
     piped = STDOUT in (args.output, args.by_class, args.by_task)
     if args.output == STDOUT:
-        write(_frame(found), STDOUT)
+        write(_frame(agreement), STDOUT)
     elif not piped:
-        print_rows(args, ("measure", "value", *ends, "tasks", "pairs"), _rows(found, args))
-    undefined = "; ".join(dict.fromkeys(measure.reason for measure in found.values() if measure.reason))
+        print_rows(args, ("measure", "value", *ends, "tasks", "pairs"), _rows(agreement, args))
+    undefined = "; ".join(dict.fromkeys(measure.reason for measure in agreement.values() if measure.reason))
     facts = {"log": summary_of_log(votes), "undefined": undefined, "wrote": ", ".join(wrote), "time": str(stages)}
     print_summary(args, facts, stderr=piped)
 
@@ -125,11 +125,11 @@ def _write_parts(votes: Any, args: Namespace) -> list[str]:
     from manyhands import agreement
     from manyhands.agreement.result import labels_of
 
-    asked = {args.by_class: agreement.by_class, args.by_task: agreement.by_task}
-    for path, make in asked.items():
+    paths = {args.by_class: agreement.by_class, args.by_task: agreement.by_task}
+    for path, make in paths.items():
         if path is not None:
             write(make(labels_of(votes)), path)
-    return [path for path in asked if path not in (None, STDOUT)]
+    return [path for path in paths if path not in (None, STDOUT)]
 
 
 def _frame(found: dict[str, Agreement]) -> pa.Table:

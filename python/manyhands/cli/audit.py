@@ -79,6 +79,7 @@ def run(args: Namespace) -> None:
             votes, order = _read(args)
         from manyhands import audit
 
+<<<<<<< HEAD
         found = audit.review(votes, order=order, stages=stages.stage)
         if args.output not in (None, STDOUT) or args.clean:
             with stages.stage("writing"):
@@ -86,22 +87,33 @@ def run(args: Namespace) -> None:
                     write(found.frame(), args.output)
                 if args.clean:
                     write(votes.without(found.workers).to_frame(), args.clean)
+=======
+        report = audit.review(votes, order=order, stages=stages.stage)
+        if args.output not in (None, STDOUT):
+            with stages.stage("writing"):
+                write(report.frame(), args.output)
+>>>>>>> 5482258 (Name locals and helpers of the shared layer by content)
     if args.json:
-        print_json(args, _content(args, found) | {"seconds": stages.seconds})
+        print_json(args, _content(args, report) | {"seconds": stages.seconds})
         return
     piped = args.output == STDOUT or args.shown == "csv"
     if piped:
-        write(found.frame(), STDOUT)
+        write(report.frame(), STDOUT)
         if args.quiet:
             return
+<<<<<<< HEAD
     page = {"log": summary_of_log(votes)} | _page(found)  # the page is the result: quiet leaves out only the rest
     files = [path for path in (args.output, args.clean) if path not in (None, STDOUT)]
     wrote = "" if args.quiet else ", ".join(files)
+=======
+    page = {"log": summary_of_log(votes)} | _page(report)  # the page is the result: quiet leaves out only the rest
+    wrote = "" if args.quiet or args.output in (None, STDOUT) else args.output
+>>>>>>> 5482258 (Name locals and helpers of the shared layer by content)
     print_facts(page | {"wrote": wrote, "time": "" if args.quiet else str(stages)}, stderr=piped)
-    if len(found.copies) and not piped:
-        rows = found.copies.frame().slice(0, _SHOWN).to_pydict()
+    if len(report.copies) and not piped:
+        rows = report.copies.frame().slice(0, _SHOWN).to_pydict()
         print_table(list(rows), list(zip(*rows.values(), strict=True)), title="copies, the surest first")
-    for remark in found.remarks:
+    for remark in report.remarks:
         print_facts({"uncertain": remark}, stderr=piped)
 
 
@@ -112,14 +124,14 @@ def _read(args: Namespace) -> tuple[Annotations, Any]:
     role = next((role for role in args.columns if role not in ("task", "worker", "label")), None)
     if role is not None:
         raise ValueError(f"--order and --columns {role}=… exclude each other: drift is estimated from plain labels")
-    found: tuple[Annotations, Any] = args.opened.read_in_order(args.order, args.dates)
-    return found
+    log: tuple[Annotations, Any] = args.opened.read_in_order(args.order, args.dates)
+    return log
 
 
 def _page(found: Review) -> dict[str, str]:
     """Summarize the result, one line per part."""
     value, depends, change = found.worth, found.dependence, found.change
-    stated = (
+    estimate = (
         "unknown (too few answers)"
         if depends.cannot_tell
         else f"correlation {depends.correlation:.2f} ±{depends.error:.2f}"
@@ -129,7 +141,7 @@ def _page(found: Review) -> dict[str, str]:
         "worth": f"{found.n_carrying:,} of {number(len(value.names), 'worker')} contribute 95 % of the information: "
         f"{value.bits_per_task:.2f} bits per task, of {value.entropy:.2f} needed",
         "effective": _effective(found),
-        "errors": stated if depends.cannot_tell else f"{stated} (probability of any: {depends.probability:.0%})",
+        "errors": estimate if depends.cannot_tell else f"{estimate} (probability of any: {depends.probability:.0%})",
         "spammers": _who(found.spammers),
         "colluders": _who(found.colluders),
         "copies": number(len(found.copies), "pair") if len(found.copies) else "none found",
@@ -143,18 +155,23 @@ def _who(found: Finding) -> str:
     n, names = int(found.found.sum()), found.workers
     if not n:
         return "none found"
-    shown = ", ".join(str(name) for name in names[:_SHOWN].tolist())
-    return f"{n:,} of {number(len(found.names), 'worker')}: {shown}{', …' if n > _SHOWN else ''}"
+    first_names = ", ".join(str(name) for name in names[:_SHOWN].tolist())
+    return f"{n:,} of {number(len(found.names), 'worker')}: {first_names}{', …' if n > _SHOWN else ''}"
 
 
 def _without(found: Review) -> str:
     change = found.change
-    gone = f"; {number(change.n_unanswered, 'task')} left without answers" if change.n_unanswered else ""
+    unanswered = f"; {number(change.n_unanswered, 'task')} left without answers" if change.n_unanswered else ""
     return (
         "leaving out spammers, colluders and all but one of each set of copies, "
         f"{number(change.n_workers, 'worker')} and {change.share:.1%} of the labels, changes "
+<<<<<<< HEAD
         f"{number(change.n_changed, 'answer')}{gone}; mean confidence "
         f"{change.before:.3f}, then {change.after:.3f} (--clean FILE writes the rest of the log)"
+=======
+        f"{number(change.n_changed, 'answer')}{unanswered}; mean confidence "
+        f"{change.before:.3f}, then {change.after:.3f}"
+>>>>>>> 5482258 (Name locals and helpers of the shared layer by content)
     )
 
 

@@ -55,7 +55,7 @@ def run(args: Namespace) -> None:
         results: list[dict[str, Any]] = []
         for name, (step, parts) in steps.items():
             with stages.stage(name):
-                seconds = min(_timed(step) for _ in range(args.runs)) / parts
+                seconds = min(_time_call(step) for _ in range(args.runs)) / parts
             results.append({"step": name, "seconds": seconds, "nanoseconds": seconds / votes.n_annotations * 1e9})
     sizes = {name: getattr(votes, name) for name in ("n_annotations", "n_tasks", "n_workers", "n_classes")}
     machine = {"threads": mh.get_num_threads(), **_machine()}
@@ -106,7 +106,7 @@ def _steps(votes: Annotations, passes: int, seed: int) -> dict[str, tuple[Callab
     }
 
 
-def _timed(step: Callable[[], Any]) -> float:
+def _time_call(step: Callable[[], Any]) -> float:
     start = time.perf_counter()
     step()
     return time.perf_counter() - start

@@ -79,12 +79,12 @@ def run(args: Namespace) -> None:
     if args.held_out >= 1:
         raise ValueError(f"--held-out must be below 1, not {args.held_out:g}")
     everything = args.methods is not None and ALL in args.methods
-    chosen = {name: METHODS[name] for name in (METHODS if everything else args.methods or COMPARED)}
+    methods = {name: METHODS[name] for name in (METHODS if everything else args.methods or COMPARED)}
     # Answers to tasks whose label is held fixed would all be right: that takes other labels to measure by.
     fixed = args.gold if args.evaluate is not None else None
     measure_by = args.evaluate or args.gold
-    given = given_parameters(args, chosen)
-    check_gold(fixed, chosen)
+    parameters = given_parameters(args, methods)
+    check_gold(fixed, methods)
     use_threads(args)
     results: list[dict[str, Any]] = []
     left_out: dict[str, str] = {}
@@ -93,16 +93,16 @@ def run(args: Namespace) -> None:
         with stages.stage("reading"):
             votes = read_classes(args)
             if fixed is not None:
-                given["gold"] = read_truth(args, fixed, votes)
-            known = read_truth(args, measure_by, votes)
-            truth = None if known is None else Truth(votes, known, measure_by)
+                parameters["gold"] = read_truth(args, fixed, votes)
+            truth_read = read_truth(args, measure_by, votes)
+            truth = None if truth_read is None else Truth(votes, truth_read, measure_by)
             split = held_out(votes, args.held_out)
         large = args.methods is None and votes.n_annotations > LARGE
         if large:
-            chosen = {name: METHODS[name] for name in COMPARED_LARGE}
-        shown = _Shown(args, chosen, scores=truth is not None, foretold=split is not None)
-        for name, method in chosen.items():
-            model = method.build(given)
+            methods = {name: METHODS[name] for name in COMPARED_LARGE}
+        table = _Shown(args, methods, scores=truth is not None, foretold=split is not None)
+        for name, method in methods.items():
+            model = method.build(parameters)
             try:
                 with stages.stage(name, model._iterations()) as progress:
                     model.fit(votes, progress=progress or False)
@@ -115,20 +115,20 @@ def run(args: Namespace) -> None:
             scores = {} if truth is None else truth.measure(model)
             if split is not None:
                 with stages.stage("held out"):
-                    scores["held_out_loss"] = split.loss(method.build(given | {"gold": None}))
+                    scores["held_out_loss"] = split.loss(method.build(parameters | {"gold": None}))
             fit = {"method": name, "n_iter": model.n_iter_, "converged": model.converged_}
             results.append(fit | {"seconds": stages.seconds[name]} | scores)
-            stages.aside(partial(shown.row, results[-1], float(np.mean(labels[0] == labels[-1]))))
+            stages.aside(partial(table.row, results[-1], float(np.mean(labels[0] == labels[-1]))))
     agreement = [[float(np.mean(one == other)) for other in labels] for one in labels]
     if args.json:
         content = {"command": args.command, "log": args.log, "n_tasks": votes.n_tasks, "methods": results}
         content["left_out"] = left_out
         print_json(args, content | {"agreement": agreement, "seconds": stages.seconds})
         return
-    shown.finish()
+    table.finish()
     over = "" if truth is None else f"{len(truth.index):,} tasks"
     unseen = "" if split is None else f"{split.n_held:,} labels, log-loss in nats each"
-    facts = {"log": summary_of_log(votes), "truth": over, "held out": unseen, "time": _times(stages, chosen)}
+    facts = {"log": summary_of_log(votes), "truth": over, "held out": unseen, "time": _times(stages, methods)}
     facts["methods"] = f"fewer than usual, as the log is large; --methods {','.join(COMPARED)}" if large else ""
     print_summary(args, facts | {f"no {name}": reason for name, reason in left_out.items()})
 
@@ -202,8 +202,8 @@ class Split:
             # Warnings were given for the whole log.
             warnings.simplefilter("ignore")
             model.fit(self.seen)
-        foretold = model.confusion_[self.workers, :, self.labels]
-        probability = (model.posterior_[self.tasks] * foretold).sum(axis=1)
+        probabilities = model.confusion_[self.workers, :, self.labels]
+        probability = (model.posterior_[self.tasks] * probabilities).sum(axis=1)
         return float(-np.log(np.maximum(probability, 1e-12)).mean())
 
 
@@ -214,12 +214,12 @@ def held_out(votes: Annotations, share: float) -> Split | None:
     if share <= 0:
         return None
     tasks, workers, _ = votes.codes()
-    drawn = np.random.default_rng(0).permutation(len(tasks))
+    order = np.random.default_rng(0).permutation(len(tasks))
     # The first label of each task and worker, in a random order, stays.
     stays = np.zeros(len(tasks), bool)
     for codes in (tasks, workers):
-        stays[drawn[np.unique(codes[drawn], return_index=True)[1]]] = True
-    free = drawn[~stays[drawn]]
-    held = np.zeros(len(tasks), bool)
-    held[free[: round(share * len(tasks))]] = True
-    return Split(votes, held) if held.any() else None
+        stays[order[np.unique(codes[order], return_index=True)[1]]] = True
+    free = order[~stays[order]]
+    is_held_out = np.zeros(len(tasks), bool)
+    is_held_out[free[: round(share * len(tasks))]] = True
+    return Split(votes, is_held_out) if is_held_out.any() else None

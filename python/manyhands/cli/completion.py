@@ -160,11 +160,11 @@ def _fish(commands: list[Command]) -> str:
     lines = ["# fish completion of manyhands"]
     for command in commands:
         lines.append(f"complete -c manyhands -n __fish_use_subcommand -f -a {command.name} -d {quoted(command.about)}")
-        seen = f"complete -c manyhands -n '__fish_seen_subcommand_from {command.name}'"
+        condition = f"complete -c manyhands -n '__fish_seen_subcommand_from {command.name}'"
         if command.words:
-            lines.append(f"{seen} -f -a {quoted(' '.join(command.words))}")
+            lines.append(f"{condition} -f -a {quoted(' '.join(command.words))}")
         for option in command.options:
             names = " ".join(f"-l {n[2:]}" if n.startswith("--") else f"-s {n[1:]}" for n in option.names)
             value = f" -x -a {quoted(' '.join(option.values))}" if option.values else " -r" * option.takes_value
-            lines.append(f"{seen} {names}{value} -d {quoted(option.about)}")
+            lines.append(f"{condition} {names}{value} -d {quoted(option.about)}")
     return "\n".join([*lines, ""])

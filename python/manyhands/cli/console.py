@@ -99,8 +99,8 @@ def printable(value: object) -> str:
 def one_line(error: BaseException) -> str:
     """Return the message of an exception."""
     # A KeyError prints its message in quotes.
-    said = error.args[0] if isinstance(error, KeyError) and error.args else error
-    text = " ".join(str(said).split()) or type(error).__name__
+    message = error.args[0] if isinstance(error, KeyError) and error.args else error
+    text = " ".join(str(message).split()) or type(error).__name__
     if isinstance(error, MemoryError):
         text = f"out of memory: {text}"
     return text
@@ -109,7 +109,7 @@ def one_line(error: BaseException) -> str:
 @contextmanager
 def printed_warnings() -> Iterator[list[str]]:
     """Print warnings as one line each, and collect them; one that is repeated in a run is printed once."""
-    found: list[str] = []
+    messages: list[str] = []
 
     def show(
         message: Warning | str,
@@ -120,14 +120,14 @@ def printed_warnings() -> Iterator[list[str]]:
         line: str | None = None,
     ) -> None:
         text = " ".join(str(message).split())
-        if text not in found:
-            found.append(text)
+        if text not in messages:
+            messages.append(text)
             complain(f"warning: {text}")
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = show
-        yield found
+        yield messages
 
 
 # ---------------------------------------------------------------------------------------------------- results
@@ -185,9 +185,9 @@ def print_frame(args: Namespace, table: pa.Table) -> int:
     if args.shown != "table":
         write(table, STDOUT)
         return int(table.num_rows)
-    shown = table.slice(0, SHOWN)
-    print_table(shown.column_names, list(zip(*shown.to_pydict().values(), strict=True)))
-    return int(shown.num_rows)
+    head = table.slice(0, SHOWN)
+    print_table(head.column_names, list(zip(*head.to_pydict().values(), strict=True)))
+    return int(head.num_rows)
 
 
 def print_summary(args: Namespace, facts: dict[str, str], *, stderr: bool = False) -> None:
@@ -279,8 +279,8 @@ class Growing:
         self._line([_cell(row[at]) for at in self._parts[0]])
 
     def _line(self, cells: Sequence[str]) -> None:
-        placed = zip(cells, self._parts[0], strict=True)
-        texts = (_padded(cell, self._widths[at], to_the_right=at > 0) for cell, at in placed)
+        columns = zip(cells, self._parts[0], strict=True)
+        texts = (_pad(cell, self._widths[at], to_the_right=at > 0) for cell, at in columns)
         print(("  " + (" " * _PADDING).join(texts)).rstrip(), flush=True)
 
     def finish(self) -> None:
@@ -289,7 +289,7 @@ class Growing:
             print_table([self._columns[at] for at in part], [[row[at] for at in part] for row in self._rows])
 
 
-def _padded(cell: str, width: int, *, to_the_right: bool) -> str:
+def _pad(cell: str, width: int, *, to_the_right: bool) -> str:
     from rich.cells import cell_len
 
     room = " " * max(0, width - cell_len(cell))
@@ -354,10 +354,12 @@ def _write_stdout(table: pa.Table) -> None:
     import pyarrow.csv
 
     from manyhands._base.arrow import flat
-    from manyhands._base.formulas import escaped
+    from manyhands._base.formulas import escape_formulas
 
     sys.stdout.flush()
-    pyarrow.csv.write_csv(escaped(flat(table)), sys.stdout.buffer, pyarrow.csv.WriteOptions(quoting_style="needed"))
+    pyarrow.csv.write_csv(
+        escape_formulas(flat(table)), sys.stdout.buffer, pyarrow.csv.WriteOptions(quoting_style="needed")
+    )
     sys.stdout.buffer.flush()
 
 
@@ -397,7 +399,7 @@ class Stages:
             if self._bar is None:
                 yield None
             else:
-                yield from _shown(self._bar, name, total)
+                yield from _progress_bar(self._bar, name, total)
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
@@ -427,7 +429,7 @@ def _bar(*, transient: bool) -> Progress:
     return Progress(*columns, console=console(stderr=True), redirect_stdout=False, transient=transient)
 
 
-def _shown(bar: Progress, name: str, total: int | None) -> Iterator[Callable[[int, float], None]]:
+def _progress_bar(bar: Progress, name: str, total: int | None) -> Iterator[Callable[[int, float], None]]:
     task = bar.add_task(name, total=total, note="")
 
     def advance(steps: int, objective: float) -> None:

@@ -36,14 +36,14 @@ def run(args: Namespace) -> None:
         with stages.stage("reading"):
             votes: Any = read_log(args)
         with stages.stage("counting"):
-            found = votes.describe()
+            description = votes.describe()
     if args.json:
-        print_json(args, {"command": args.command, "log": args.log, **found.to_dict(), "seconds": stages.seconds})
+        print_json(args, {"command": args.command, "log": args.log, **description.to_dict(), "seconds": stages.seconds})
         return
     if args.shown == "csv":
-        print_content(args, found.to_dict())
+        print_content(args, description.to_dict())
         return
-    for line in str(found).splitlines():
+    for line in str(description).splitlines():
         print(printable(line))
     if not args.quiet:
         print(f"{'time':<19}{stages}")

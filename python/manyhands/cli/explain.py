@@ -38,21 +38,21 @@ def run(args: Namespace) -> None:
     settle_kind(args)
     with Stages(args) as stages:
         votes, model, _ = read_and_fit(args, stages)
-        found = model.explain(_named(votes, args.asked))
+        explanation = model.explain(_find_id(votes, args.asked))
     if args.json:
-        print_json(args, report(args, votes, model, stages) | {"explanation": found.to_dict()})
+        print_json(args, report(args, votes, model, stages) | {"explanation": explanation.to_dict()})
         return
     if args.shown == "csv":
-        write(found.to_frame(), STDOUT)
+        write(explanation.to_frame(), STDOUT)
         return
-    for line in str(found).splitlines():
+    for line in str(explanation).splitlines():
         print(printable(line))
     if not args.quiet:
         print()
         print_facts({"log": summary_of_log(votes), "fit": summary_of_fit(args, model), "time": str(stages)})
 
 
-def _named(votes: Any, text: str) -> Any:
+def _find_id(votes: Any, text: str) -> Any:
     """The task or item that a text names: ids of a log may be numbers."""
     what = "item" if hasattr(votes, "n_items") else "task"
     names = getattr(votes, f"{what}s")

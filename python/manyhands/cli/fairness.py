@@ -74,7 +74,7 @@ def add(commands: Commands) -> None:
 
 def run(args: Namespace) -> None:
     """Read, fit, measure, and answer."""
-    path, _, column = _divided(args.attribute)
+    path, _, column = _split_path(args.attribute)
     check_inputs(args, args.gold, args.evaluate, path)
     check_outputs([args.output, args.answers])
     if STDOUT in (args.output, args.answers):
@@ -96,36 +96,36 @@ def run(args: Namespace) -> None:
         attribute = (path, column) if column else path
         positive = None if args.positive is None else _classes(votes, args.positive)
         with stages.stage("measuring"):
-            given: dict[str, Any] = {"attribute": attribute, "positive": positive}
-            found = fairness.gaps(votes, truth or model, about=args.about, seed=args.seed, **given)
+            options: dict[str, Any] = {"attribute": attribute, "positive": positive}
+            gaps = fairness.gaps(votes, truth or model, about=args.about, seed=args.seed, **options)
             fair = None
             if args.gap is not None:
                 if args.about != "task":
                     raise ValueError("--gap needs an attribute of tasks")
                 settings: dict[str, Any] = {"gap": args.gap, "measure": args.measure, "within": args.within}
-                fair = fairness.aggregate(votes, model=model, **settings, **given)
+                fair = fairness.aggregate(votes, model=model, **settings, **options)
         if args.output is not None:
-            write(found.frame(), args.output)
+            write(gaps.frame(), args.output)
         if fair is not None and args.answers is not None:
             write(fair.frame(), args.answers)
     if args.json:
-        content = report(args, votes, model, stages) | {"gaps": found.frame().to_pylist(), "fair": None}
+        content = report(args, votes, model, stages) | {"gaps": gaps.frame().to_pylist(), "fair": None}
         if fair is not None:
             content["fair"] = {"before": fair.gap_before, "gap": fair.gap, "loss": fair.loss, "rates": fair.rates}
         print_json(args, content)
         return
     if args.shown == "csv":
-        write(found.frame(), STDOUT)
+        write(gaps.frame(), STDOUT)
     else:
-        rows = [[gap.measure, gap.gap, gap.low, gap.high, *gap.rates.values()] for gap in found.aggregate.values()]
-        print_table(["measure", "gap", "low", "high", *map(str, found.groups)], rows, title="gaps, intervals of 90 %")
+        rows = [[gap.measure, gap.gap, gap.low, gap.high, *gap.rates.values()] for gap in gaps.aggregate.values()]
+        print_table(["measure", "gap", "low", "high", *map(str, gaps.groups)], rows, title="gaps, intervals of 90 %")
     files = ", ".join(name for name in (args.output, args.answers) if name is not None)
     facts = {"log": summary_of_log(votes), "fit": summary_of_fit(args, model)}
-    facts["answers"] = "" if fair is None else _told(fair)
+    facts["answers"] = "" if fair is None else _result_line(fair)
     print_summary(args, facts | {"wrote": files, "time": str(stages)})
 
 
-def _told(fair: Any) -> str:
+def _result_line(fair: Any) -> str:
     changed = number(int((fair.codes != fair.before).sum()), "answer")
     return (
         f"{changed} changed: the expected gap of {fair.measure} goes from {fair.gap_before:.3f} to {fair.gap:.3f}, and "
@@ -133,7 +133,7 @@ def _told(fair: Any) -> str:
     )
 
 
-def _divided(text: str) -> tuple[str, str, str]:
+def _split_path(text: str) -> tuple[str, str, str]:
     """A path and a column after the last colon, unless all of it is a file."""
     from pathlib import Path
 
@@ -143,9 +143,9 @@ def _divided(text: str) -> tuple[str, str, str]:
 
 def _classes(votes: Any, named: list[str]) -> list[Any]:
     """Classes that texts name: those of a log may be numbers."""
-    known = {str(name): name for name in votes.classes.tolist()}
-    lacking = [name for name in named if name not in known]
+    name_of = {str(name): name for name in votes.classes.tolist()}
+    lacking = [name for name in named if name not in name_of]
     if lacking:
-        hint = did_you_mean(lacking[0], known)
-        raise ValueError(f"no class is called {lacking[0]!r}{hint}; the classes are {', '.join([*known][:5])}")
-    return [known[name] for name in named]
+        hint = did_you_mean(lacking[0], name_of)
+        raise ValueError(f"no class is called {lacking[0]!r}{hint}; the classes are {', '.join([*name_of][:5])}")
+    return [name_of[name] for name in named]

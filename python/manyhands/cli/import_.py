@@ -44,18 +44,18 @@ def run(args: Namespace) -> None:
     check_printed(args, "answers")
     with Stages(args) as stages:
         with stages.stage("reading"):
-            found = args.opened.document
-        if found is None:
+            document = args.opened.document
+        if document is None:
             raise ValueError(f"{args.log[0]} is already a table with one answer per row; pass it to aggregate directly")
-        table = found.to_frame(args.question, args.show) if isinstance(found, Export) else found
-        gold = found.gold(args.question) if isinstance(found, Export) else None
+        table = document.to_frame(args.question, args.show) if isinstance(document, Export) else document
+        gold = document.gold(args.question) if isinstance(document, Export) else None
         if args.gold is not None:
             if gold is None:
                 raise ValueError("the export knows nothing of the truth: --gold has nothing to write")
             write(gold, args.gold)
         if not args.json or args.output not in (None, STDOUT):
             print_frame(args, table) if args.output in (None, STDOUT) else write(table, args.output)
-    questions = found.questions if isinstance(found, Export) else {}
+    questions = document.questions if isinstance(document, Export) else {}
     facts = {
         "questions": ", ".join(f"{question} ({kind})" for question, kind in questions.items()),
         "answers": number(table.num_rows, "row"),

@@ -30,13 +30,13 @@ def _others() -> dict[str, type[Records]]:
 
 def roles() -> dict[str, list[str]]:
     """The columns that logs of other kinds have besides those of classes, and which kinds those are."""
-    found: dict[str, list[str]] = {}
-    known = {*Records._kinds[CLASSES].spec.roles}
+    kinds_by_role: dict[str, list[str]] = {}
+    class_roles = {*Records._kinds[CLASSES].spec.roles}
     for kind, table in _others().items():
         for role in table.spec.roles:
-            if role not in known:
-                found.setdefault(role, []).append(kind)
-    return found
+            if role not in class_roles:
+                kinds_by_role.setdefault(role, []).append(kind)
+    return kinds_by_role
 
 
 def add_kind(parser: Parser) -> None:
@@ -48,9 +48,9 @@ def add_kind(parser: Parser) -> None:
         help="kind of answers, such as numeric or ordinal (default: inferred from the columns; all: --help-all)",
     )
     group = parser.add_argument_group("kinds of answers")
-    chosen = parser._option_string_actions["--columns"]
-    if isinstance(chosen, Columns):
-        chosen.roles |= set(roles())
+    columns_option = parser._option_string_actions["--columns"]
+    if isinstance(columns_option, Columns):
+        columns_option.roles |= set(roles())
     for name, meaning in _SETTINGS.items():
         parse = sides if name == "winners" else str
         taking = ", ".join(_taking(name))
@@ -101,12 +101,12 @@ def open_log_of(args: Namespace) -> None:
                 raise ValueError(f"the column of the role {role!r} is named twice")
             columns[role] = column
     parameters = inspect.signature(Log).parameters.values()
-    known = (
+    accepted = (
         *_SETTINGS,
         *Records._kinds[CLASSES].spec.settings,
         *(p.name for p in parameters if p.kind is p.KEYWORD_ONLY),
     )
-    settings = {name: value for name in known if (value := getattr(args, name, None)) is not None}
+    settings = {name: value for name in accepted if (value := getattr(args, name, None)) is not None}
     args.opened = open_log(args.log, **columns, **settings)
 
 
@@ -142,11 +142,11 @@ def _directory(args: Namespace) -> str | None:
         from manyhands._base.limits import free_memory
         from manyhands.cli.console import complain
 
-        needed, free = args.opened.needed_memory(), args.memory or free_memory()
-        if needed is None or free is None or needed <= free:
+        n_bytes, free = args.opened.needed_memory(), args.memory or free_memory()
+        if n_bytes is None or free is None or n_bytes <= free:
             return None
         complain(
-            f"the log takes about {needed / 2**30:.1f} GB in memory and {free / 2**30:.1f} GB may be used: it is "
+            f"the log takes about {n_bytes / 2**30:.1f} GB in memory and {free / 2**30:.1f} GB may be used: it is "
             "encoded on disk (--out-of-core)"
         )
     if args.shards is None and str(args.log[0]) in STDIN:

@@ -49,15 +49,15 @@ class Method:
     def build(self, given: Mapping[str, Any]) -> Any:
         """Make the aggregator, with those of the given parameters that it has."""
         maker: Any = self.aggregator
-        known = (*self.parameters, "gold") if self.takes_gold else self.parameters
-        return maker(**self.fixed, **{name: value for name, value in given.items() if name in known})
+        accepted = (*self.parameters, "gold") if self.takes_gold else self.parameters
+        return maker(**self.fixed, **{name: value for name, value in given.items() if name in accepted})
 
 
 def _method(aggregator: type[Estimator[Any, Any, Any]], **fixed: Any) -> Method:
     return Method(aggregator, fixed)
 
 
-def _named() -> dict[str, Method]:
+def _named_methods() -> dict[str, Method]:
     """The methods that are not called after their class, or not all that it can do; the default first."""
     em, bayes = categorical.DawidSkene, categorical.BayesianDawidSkene
     return {
@@ -91,10 +91,16 @@ def _named() -> dict[str, Method]:
 def methods_of(kind: str) -> dict[str, Method]:
     """All methods for a kind of answers, the default first: those without a name of their own go by their class's."""
     best = Estimator._defaults.get(kind)
-    named = _named() if kind == "categorical" else {} if best is None else {_spelt_out(best.__name__): _method(best)}
-    known = {method.aggregator for method in named.values()}
-    rest = (aggregator for aggregator in categorical.all_aggregators(kind) if aggregator not in known)
-    return named | {_spelt_out(aggregator.__name__): _method(aggregator) for aggregator in rest}
+    by_name = (
+        _named_methods()
+        if kind == "categorical"
+        else {}
+        if best is None
+        else {_spelt_out(best.__name__): _method(best)}
+    )
+    covered = {method.aggregator for method in by_name.values()}
+    rest = (aggregator for aggregator in categorical.all_aggregators(kind) if aggregator not in covered)
+    return by_name | {_spelt_out(aggregator.__name__): _method(aggregator) for aggregator in rest}
 
 
 def _spelt_out(name: str) -> str:
@@ -197,14 +203,14 @@ def all_parameters() -> set[str]:
 
 def given_parameters(args: argparse.Namespace, methods: Mapping[str, Method]) -> dict[str, Any]:
     """Return the parameters that were set; raise for one that no chosen method has."""
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in args.parameters:
-        if name in given:
+        if name in values:
             raise ValueError(f"--set {name} is given twice")
-        given[name] = value
+        values[name] = value
         if any(name in method.parameters for method in methods.values()):
             continue
-        chosen = ", ".join(methods)
+        names = ", ".join(methods)
         for which, method in methods.items():
             if name in method.fixed:
                 raise ValueError(
@@ -212,13 +218,13 @@ def given_parameters(args: argparse.Namespace, methods: Mapping[str, Method]) ->
                 )
         if name == "gold":
             raise ValueError("gold labels are read from a file: pass --gold FILE instead of --set gold")
-        known = list(dict.fromkeys(one for method in methods.values() for one in method.parameters))
-        hint = did_you_mean(name, known)
+        accepted = list(dict.fromkeys(one for method in methods.values() for one in method.parameters))
+        hint = did_you_mean(name, accepted)
         having = [other for kind in BY_KIND.values() for other, method in kind.items() if name in method.parameters]
         others = f"; it is a parameter of {', '.join(having[:MOST_SHOWN])}" if having and not hint else ""
-        listed = f"; its parameters are {', '.join(known)}" if len(methods) == 1 and known else ""
-        raise ValueError(f"{chosen} has no parameter {name!r}{hint}{others}{listed or ''}")
-    return given
+        listed = f"; its parameters are {', '.join(accepted)}" if len(methods) == 1 and accepted else ""
+        raise ValueError(f"{names} has no parameter {name!r}{hint}{others}{listed or ''}")
+    return values
 
 
 def check_gold(gold: str | None, methods: Mapping[str, Method]) -> None:
@@ -241,9 +247,9 @@ def chosen_method(args: argparse.Namespace) -> Callable[[Any], Any]:
     if args.method not in methods:
         raise ValueError(f"--method {args.method} is not for {args.kind} answers; those are {', '.join(methods)}")
     method = methods[args.method]
-    given = given_parameters(args, {args.method: method})
+    values = given_parameters(args, {args.method: method})
     check_gold(args.gold, {args.method: method})
-    return lambda gold: method.build(given if gold is None else given | {"gold": gold})
+    return lambda gold: method.build(values if gold is None else values | {"gold": gold})
 
 
 class Truth:
@@ -264,16 +270,16 @@ class Truth:
         self.n_given = len(truth[0])
         self.ordered = votes.ordered
         distinct = dict.fromkeys(self.classes.tolist())
-        known = set(votes.classes.tolist())
-        self.unnamed = [name for name in distinct if name not in known]
-        shown = ", ".join(map(repr, self.unnamed[:3])) + (", …" if len(self.unnamed) > 3 else "")
+        classes = set(votes.classes.tolist())
+        self.unnamed = [name for name in distinct if name not in classes]
+        first_names = ", ".join(map(repr, self.unnamed[:3])) + (", …" if len(self.unnamed) > 3 else "")
         if len(self.unnamed) == len(distinct):
             some = ", ".join(map(repr, votes.classes[:3].tolist())) + (", …" if votes.n_classes > 3 else "")
-            raise ValueError(f"{source}: no worker named any of its classes ({shown}); the log has {some}")
+            raise ValueError(f"{source}: no worker named any of its classes ({first_names}); the log has {some}")
         if self.unnamed:
-            missed = sum(name not in known for name in self.classes.tolist()) / len(self.classes)
+            missed = sum(name not in classes for name in self.classes.tolist()) / len(self.classes)
             warnings.warn(
-                f"{source}: no worker named {shown}, so {missed:.1%} of the tasks with truth cannot be right",
+                f"{source}: no worker named {first_names}, so {missed:.1%} of the tasks with truth cannot be right",
                 stacklevel=2,
             )
 

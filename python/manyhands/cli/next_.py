@@ -77,8 +77,8 @@ def add(commands: Commands) -> None:
 
 def run(args: Namespace) -> None:
     """Read, fit, choose, and write."""
-    asked = None if args.ask in (None, "all") else args.ask
-    check_inputs(args, args.gold, asked)
+    n_asked = None if args.ask in (None, "all") else args.ask
+    check_inputs(args, args.gold, n_asked)
     check_outputs([args.output])
     check_printed(args, "batch")
     if settle_kind(args) != CLASSES:
@@ -91,34 +91,34 @@ def run(args: Namespace) -> None:
             batch = collect.next_labels(
                 model,
                 args.budget,
-                workers=args.ask if asked is None else read_team(asked, votes),
+                workers=args.ask if n_asked is None else read_team(n_asked, votes),
                 strategy=args.strategy,
                 explore=args.explore,
                 error=args.error,
                 seed=args.seed,
             )
-            needed = None if args.accuracy is None else collect.labels_needed(model, args.accuracy, seed=args.seed)
+            n_needed = None if args.accuracy is None else collect.labels_needed(model, args.accuracy, seed=args.seed)
         piped = args.output in (None, STDOUT)
         if not piped:
             with stages.stage("writing"):
                 write(batch, args.output)
     if args.json:
         content = report(args, votes, model, stages) | {"n_chosen": batch.num_rows}
-        content |= {"labels_needed": None if needed is None else needed.to_dict()}
+        content |= {"labels_needed": None if n_needed is None else n_needed.to_dict()}
         print_json(args, content | ({"batch": batch.to_pylist()} if piped else {"files": [args.output]}))
         return
     if piped:
         print_frame(args, batch)
     facts = {"log": summary_of_log(votes), "fit": summary_of_fit(args, model), "batch": _summary(batch)}
-    facts["needed"] = "" if needed is None else str(needed)
+    facts["needed"] = "" if n_needed is None else str(n_needed)
     facts |= {"wrote": "" if piped else args.output, "time": str(stages)}
     print_summary(args, facts, stderr=piped and args.shown != "table")
 
 
 def _budget(text: str) -> int | float:
     try:
-        found = float(text)
-        return int(found) if found.is_integer() else found
+        budget = float(text)
+        return int(budget) if budget.is_integer() else budget
     except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of labels") from None
 

@@ -73,9 +73,9 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            known = [str(choice) for choice in action.choices]
-            listed = ", ".join(known) if len(known) <= MOST_LISTED else "those that `manyhands methods` lists"
-            hint = did_you_mean(str(value), known)
+            choices = [str(choice) for choice in action.choices]
+            listed = ", ".join(choices) if len(choices) <= MOST_LISTED else "those that `manyhands methods` lists"
+            hint = did_you_mean(str(value), choices)
             raise argparse.ArgumentError(action, f"unknown: {value!r}{hint}; choose from {listed}")
 
     def format_usage(self) -> str:
@@ -85,14 +85,14 @@ class Parser(argparse.ArgumentParser):
     def _short_usage(self) -> str:
         if self.usage is not None:
             return self.usage
-        needed = [a for a in self._actions if a.option_strings and a.required]
-        words = [f"{a.option_strings[0]} {a.metavar or a.dest.upper()}" for a in needed]
+        required = [a for a in self._actions if a.option_strings and a.required]
+        words = [f"{a.option_strings[0]} {a.metavar or a.dest.upper()}" for a in required]
         words += [str(a.metavar or a.dest) + (" …" if a.nargs == "+" else "") for a in self._get_positional_actions()]
         return " ".join([self.prog, *words, "[options]"])
 
     def format_help(self) -> str:
         """Return the help, without the options that few runs need."""
-        kept = {action: action.help for action in self.rare}
+        help_texts = {action: action.help for action in self.rare}
         groups = [
             group
             for group in self._action_groups
@@ -100,14 +100,14 @@ class Parser(argparse.ArgumentParser):
         ]
         described = {group: group.description for group in groups}
         try:
-            for action in kept:
+            for action in help_texts:
                 action.help = argparse.SUPPRESS
             for group in groups:
                 group.description = None
             more = f"\n\n{self.prog} --help-all shows {len(self.rare)} more options" if self.rare else ""
             return self._with_usage(more)
         finally:
-            for action, text in kept.items():
+            for action, text in help_texts.items():
                 action.help = text
             for group, about in described.items():
                 group.description = about
@@ -147,13 +147,13 @@ class Columns(argparse.Action):
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
     ) -> None:
         """Add the columns of all roles that are named."""
-        chosen: dict[str, Any] = dict(namespace.columns)
-        named: dict[str, list[str]] = {}
+        columns: dict[str, Any] = dict(namespace.columns)
+        names_by_role: dict[str, list[str]] = {}
         last = None
         for part in str(values).split(","):
             role, equals, column = part.partition("=")
             if not equals and last is not None:
-                named[last].append(part)
+                names_by_role[last].append(part)
                 continue
             role = role.strip()
             if not equals or not column:
@@ -163,12 +163,12 @@ class Columns(argparse.Action):
                 raise argparse.ArgumentError(
                     self, f"unknown role {role!r}{hint}; roles are {', '.join(sorted(self.roles))}"
                 )
-            if role in named or role in chosen:
+            if role in names_by_role or role in columns:
                 raise argparse.ArgumentError(self, f"the column of the role {role!r} is named twice")
-            named[role], last = [column], role
-        for role, names in named.items():
-            chosen[role] = names if len(names) > 1 or role in self.lists else names[0]
-        namespace.columns = chosen
+            names_by_role[role], last = [column], role
+        for role, names in names_by_role.items():
+            columns[role] = names if len(names) > 1 or role in self.lists else names[0]
+        namespace.columns = columns
 
 
 def add_command(
@@ -189,8 +189,8 @@ def add_command(
     parser = commands.add_parser(name, help=about, description=about, epilog=f"{many}:\n{lines}")
     parser.set_defaults(run=run, command=name)
     parser.add_argument("--help-all", action=_HelpAll, nargs=0, help="show all options and exit")
-    shown = parser.add_mutually_exclusive_group()
-    shown.add_argument(
+    display = parser.add_mutually_exclusive_group()
+    display.add_argument(
         "--format",
         dest="shown",
         type=_shape,
@@ -198,11 +198,11 @@ def add_command(
         help="print a table, CSV or one JSON object",
     )
     if json_file:
-        shown.add_argument(
+        display.add_argument(
             "--json", nargs="?", const=STDOUT, dest="json_file", metavar="FILE", help="write JSON to a file"
         )
     else:
-        shown.add_argument("--json", dest="shown", action="store_const", const="json", help="short for --format json")
+        display.add_argument("--json", dest="shown", action="store_const", const="json", help="short for --format json")
     escape = parser.add_argument(
         "--escape-formulas",
         action="store_true",
@@ -274,7 +274,7 @@ def add_log(parser: Parser) -> None:
             metavar="COLUMN",
             help=f"column of {role}s, if its name is not a well-known one",
         )
-    chosen: Columns = group.add_argument(
+    columns_option: Columns = group.add_argument(
         "--columns",
         action=Columns,
         dest="columns",
@@ -282,8 +282,8 @@ def add_log(parser: Parser) -> None:
         metavar="ROLE=COLUMN,…",
         help="other columns: weight=w,confidence=sure; two for one role: task=page,line",
     )
-    chosen.roles |= {"task", "worker", "label", "weight", "confidence", "probabilities"}
-    chosen.lists.add("probabilities")
+    columns_option.roles |= {"task", "worker", "label", "weight", "confidence", "probabilities"}
+    columns_option.lists.add("probabilities")
     rare = [layout, predictions]
     rare.append(
         group.add_argument(
@@ -446,11 +446,11 @@ def read_truth(args: argparse.Namespace, path: str | None, votes: Annotations) -
     from manyhands.cli.kinds import as_option
     from manyhands.errors import spelling
 
-    named = {"task": args.truth_task, "label": args.truth_label}
+    columns = {"task": args.truth_task, "label": args.truth_label}
     layout = {name: getattr(args, name) for name in LAYOUT}
     task = args.task if isinstance(args.task, str) else None
-    with spelling(lambda name, value: f"--truth-{name}" if name in named else as_option(name, value)):
-        return read_gold(path, votes, **named, like=(task, args.label), **layout)
+    with spelling(lambda name, value: f"--truth-{name}" if name in columns else as_option(name, value)):
+        return read_gold(path, votes, **columns, like=(task, args.label), **layout)
 
 
 def read_team(path: str, votes: Any, *more: str) -> pa.Table:
@@ -483,13 +483,13 @@ def check_inputs(args: argparse.Namespace, *paths: str | None) -> None:
         if not is_stream(path) and archive_of(path) is None:
             kind_of(path)
     streams = set()
-    found = [*(one.path for one in args.opened.sources), *others]
-    for path in filter(is_stream, found):
+    inputs = [*(one.path for one in args.opened.sources), *others]
+    for path in filter(is_stream, inputs):
         name = "stdin" if str(path) in STDIN else str(path)
         if name in streams:
             raise ValueError(f"{name} is named twice, and a stream can be read only once; write it to a file first")
         streams.add(name)
-    protect(archive_of(path) or path for path in found if not is_stream(path))
+    protect(archive_of(path) or path for path in inputs if not is_stream(path))
 
 
 def check_outputs(tables: Iterable[str | None], *, others: Iterable[str | None] = ()) -> None:
@@ -505,11 +505,11 @@ def check_outputs(tables: Iterable[str | None], *, others: Iterable[str | None] 
     from manyhands._base.atomic import check_output, same_file
     from manyhands._base.sources import kind_of
 
-    named = [Path(name) for name in tables if name not in (None, STDOUT)]
-    for path in named:
+    paths = [Path(name) for name in tables if name not in (None, STDOUT)]
+    for path in paths:
         kind_of(path)
     outputs: list[Path] = []
-    for path in (*named, *(Path(name) for name in others if name is not None)):
+    for path in (*paths, *(Path(name) for name in others if name is not None)):
         check_output(path)
         if any(same_file(path, other) for other in outputs):
             raise ValueError(f"cannot write {str(path)!r}: it is written in the same run")

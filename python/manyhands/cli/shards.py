@@ -27,16 +27,16 @@ def run(args: Namespace) -> None:
     """Open the directory, read all of it, and report."""
     from manyhands.categorical.shards.directory import open_directory
 
-    found = open_directory(args.directory)
-    wrong = found.check()
-    sizes, n_bytes = found.sizes, sum(entry.n_bytes for entry in found.entries)
+    table = open_directory(args.directory)
+    wrong = table.check()
+    sizes, n_bytes = table.sizes, sum(entry.n_bytes for entry in table.entries)
     per_annotation = n_bytes / sizes.n_annotations
     content = {
-        "directory": str(found.path),
-        "n_shards": len(found.entries),
+        "directory": str(table.path),
+        "n_shards": len(table.entries),
         "bytes": n_bytes,
         "bytes_per_annotation": per_annotation,
-        "digest": found.digest,
+        "digest": table.digest,
         "whole": not wrong,
         "damages": wrong,
         **vars(sizes),
@@ -52,8 +52,8 @@ def run(args: Namespace) -> None:
         facts = {
             "log": f"{number(sizes.n_annotations, 'annotation')} of {number(sizes.n_tasks, 'task')} by "
             f"{number(sizes.n_workers, 'worker')}, {number(sizes.n_classes, 'class', 'classes')}{never}{weighted}",
-            "shards": f"{len(found.entries):,}, {n_bytes / 1e6:,.1f} MB, {per_annotation:.2f} bytes per annotation",
-            "digest": found.digest,
+            "shards": f"{len(table.entries):,}, {n_bytes / 1e6:,.1f} MB, {per_annotation:.2f} bytes per annotation",
+            "digest": table.digest,
             "files": "all whole" if not wrong else f"{number(len(wrong), 'file')} damaged",
         }
         print_facts(facts)

@@ -109,26 +109,26 @@ def run(args: Namespace) -> None:
     piped = args.output in (None, STDOUT)
     with Stages(args) as stages:
         with stages.stage("drawing"):
-            drawn = drawn_log(args)
+            simulated = drawn_log(args)
         with stages.stage("writing"):
-            log = frame_of(drawn.log)
+            log = frame_of(simulated.log)
             if args.truth is not None:
-                write(drawn.truth_frame(), args.truth)
+                write(simulated.truth_frame(), args.truth)
             if args.confusion is not None:
-                write(_confusion(drawn), args.confusion)
+                write(_confusion(simulated), args.confusion)
             if not piped:
                 write(log, args.output)
     if args.json:
-        print_json(args, _report(args, drawn) | {"seconds": stages.seconds})
+        print_json(args, _report(args, simulated) | {"seconds": stages.seconds})
         return
     if piped:
         with stages.stage("writing"):
             print_frame(args, log)
     if not args.quiet:
         files = ", ".join(path for path in (args.output, args.truth, args.confusion) if path not in (None, STDOUT))
-        facts = {"log": summary_of_log(drawn.log)}
+        facts = {"log": summary_of_log(simulated.log)}
         if args.kind in OF_CLASSES:
-            skill = drawn.accuracy
+            skill = simulated.accuracy
             facts["crowd"] = f"mean accuracy {skill.mean():.3f}, from {skill.min():.3f} to {skill.max():.3f}"
         print_summary(args, facts | {"wrote": files, "time": str(stages)}, stderr=piped and args.shown != "table")
 
@@ -150,8 +150,8 @@ def _confusion(drawn: Any) -> pa.Table:
     import pyarrow as pa
 
     workers, classes = drawn.log._workers, drawn.log._classes
-    worker, true, said = (index.ravel() for index in np.indices(drawn.confusion.shape))
-    columns = {"worker": workers.take(worker), "class": classes.take(true), "label": classes.take(said)}
+    worker, true, answer = (index.ravel() for index in np.indices(drawn.confusion.shape))
+    columns = {"worker": workers.take(worker), "class": classes.take(true), "label": classes.take(answer)}
     table = {name: names.arrow() for name, names in columns.items()}
     return pa.table(table | {"probability": drawn.confusion.ravel()})
 

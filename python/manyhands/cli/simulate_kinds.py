@@ -6,7 +6,7 @@ import inspect
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from manyhands._base.checks import listed
+from manyhands._base.checks import preview
 from manyhands._simulate import SIMULATED, simulator
 
 if TYPE_CHECKING:
@@ -36,15 +36,17 @@ def drawn_log(args: Namespace) -> Any:
     odd = [name for name in SIZES if name not in sizes and getattr(args, name) is not None]
     settings = dict(args.set)
     if args.kind in OF_CLASSES:
-        given = ("crowd", "labels_per_task", "density", "activity", "prior", "ids", "copying")
-        settings |= {name: value for name in given if (value := getattr(args, name)) is not None}
+        options = ("crowd", "labels_per_task", "density", "activity", "prior", "ids", "copying")
+        settings |= {name: value for name in options if (value := getattr(args, name)) is not None}
     else:
         odd += [name for name in _CLASSES_ONLY if getattr(args, name) is not None]
         parameters = inspect.signature(simulator(args.kind)).parameters.values()
-        known = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY and one.name != "seed"]
-        unknown = [name for name in settings if name not in known]
+        accepted = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY and one.name != "seed"]
+        unknown = [name for name in settings if name not in accepted]
         if unknown:
-            raise ValueError(f"--set {unknown[0]}= does not apply to {args.kind} answers, which take {listed(known)}")
+            raise ValueError(
+                f"--set {unknown[0]}= does not apply to {args.kind} answers, which take {preview(accepted)}"
+            )
     if odd:
         name = odd[0].replace("_", "-")
         raise ValueError(f"--{name} does not apply to {args.kind} answers; pass other settings as --set NAME=VALUE")
@@ -60,6 +62,6 @@ def frame_of(votes: Records) -> pa.Table:
     """The log as a file has it: a tie has a name, also where items are numbers."""
     frame = votes.to_frame()
     if "winner" in frame.column_names:
-        said = ["tie" if one is None else str(one) for one in frame.column("winner").to_pylist()]
-        frame = frame.set_column(frame.column_names.index("winner"), "winner", [said])
+        winners = ["tie" if one is None else str(one) for one in frame.column("winner").to_pylist()]
+        frame = frame.set_column(frame.column_names.index("winner"), "winner", [winners])
     return frame

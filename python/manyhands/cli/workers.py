@@ -62,7 +62,7 @@ def run(args: Namespace) -> None:
     check_printed(args, "workers")
     with Stages(args) as stages:
         votes, model, _ = read_and_fit(args, stages)
-        table = _ordered(model.workers_frame(), args)
+        table = _sort_workers(model.workers_frame(), args)
         if args.output not in (None, STDOUT):
             with stages.stage("writing"):
                 write(table, args.output)
@@ -75,7 +75,7 @@ def run(args: Namespace) -> None:
     if piped:
         write(table, STDOUT)
     elif args.output is None:
-        rows = _shown(table.slice(0, args.worst or args.best or SHOWN))
+        rows = _visible_columns(table.slice(0, args.worst or args.best or SHOWN))
         print_table(list(rows), list(zip(*rows.values(), strict=True)))
     left = table.num_rows - (args.worst or args.best or SHOWN)
     cut = left > 0 and args.output is None and not piped
@@ -85,7 +85,7 @@ def run(args: Namespace) -> None:
     print_summary(args, facts | {"wrote": wrote, "time": str(stages)}, stderr=piped)
 
 
-def _shown(table: Any) -> dict[str, list[Any]]:
+def _visible_columns(table: Any) -> dict[str, list[Any]]:
     """Return the columns that a terminal has room for: of the errors, only that of the skill."""
     columns: dict[str, list[Any]] = table.to_pydict()
     errors = {name: columns.pop(name) for name in list(columns) if name.endswith("_error")}
@@ -95,16 +95,16 @@ def _shown(table: Any) -> dict[str, list[Any]]:
     return columns | {"skill": [f"{value:.3f} ±{error:.3f}" for value, error in pairs]}
 
 
-def _ordered(table: Any, args: Namespace) -> Any:
+def _sort_workers(table: Any, args: Namespace) -> Any:
     """Return the workers that were asked for, in order; equals stay in the order of their names."""
     import numpy as np
 
     from manyhands._base.arrow import take, to_numpy
 
     numbers = [field.name for field in table.schema if field.name not in ("worker", "n_answers")] + ["n_answers"]
-    chosen = args.sort or numbers[0]
-    if chosen not in numbers:
-        raise ValueError(f"--sort must be one of {', '.join(numbers)}, not {chosen!r}")
-    key = to_numpy(table.column(chosen))
+    sort_column = args.sort or numbers[0]
+    if sort_column not in numbers:
+        raise ValueError(f"--sort must be one of {', '.join(numbers)}, not {sort_column!r}")
+    key = to_numpy(table.column(sort_column))
     order = np.argsort(key if args.worst else -key, kind="stable")
     return take(table, order[: args.worst or args.best])

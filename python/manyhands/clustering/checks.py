@@ -35,7 +35,7 @@ class PairLog:
 
 
 @functools.cache
-def simulated(n_items: int, n_workers: int, n_clusters: int, n_pairs: int, each: int, seed: int) -> PairLog:
+def simulate_log(n_items: int, n_workers: int, n_clusters: int, n_pairs: int, each: int, seed: int) -> PairLog:
     """Simulate a log with names."""
     crowd = mh.simulate(
         n_items, n_workers, n_clusters, pairs=n_pairs, answers_per_pair=each, spammers=0.2, seed=seed, kind="clustering"
@@ -71,17 +71,17 @@ class SimilaritySubject(Subject):
     @property
     def standard(self) -> PairLog:
         """Forty items in three clusters."""
-        return simulated(40, 8, 3, 240, 2, 0)
+        return simulate_log(40, 8, 3, 240, 2, 0)
 
     @property
     def other(self) -> PairLog:
         """A log with fewer items and one more cluster."""
-        return simulated(30, 6, 4, 150, 2, 5)
+        return simulate_log(30, 6, 4, 150, 2, 5)
 
     @property
     def large(self) -> PairLog:
         """A log of several chunks."""
-        return simulated(2000, 60, 5, 30_000, 2, 1)
+        return simulate_log(2000, 60, 5, 30_000, 2, 1)
 
     def answers(self, model: Any, votes: Any) -> dict[str, Callable[[], Any]]:
         """Return the methods of a fitted model that give results."""
@@ -131,8 +131,8 @@ def check_order_of_rows(subject: SimilaritySubject) -> None:
     log, before = subject.standard, subject.fitted()
     rng = np.random.default_rng(0)
     rows = log.rows[rng.permutation(len(log.rows))]
-    turned = rng.random(len(rows)) < 0.5
-    rows[turned] = rows[turned][:, [1, 0, 2, 3]]
+    is_flipped = rng.random(len(rows)) < 0.5
+    rows[is_flipped] = rows[is_flipped][:, [1, 0, 2, 3]]
     after = subject.fitted(replace(log, rows=rows, cache={}))
     assert_same_frames(after.to_frame(), before.to_frame(), "order of rows or sides: clusters")
     assert_same_frames(after.workers_frame(), before.workers_frame(), "order of rows or sides: skills")

@@ -78,13 +78,13 @@ class ChosenClustering(Clustering, default=True):
 
     def _fit(self, votes: Similarities, progress: Callback | None) -> ClusterFit:
         check_number("seed", self.seed, least=0, whole=True)
-        held = _held_out(votes, self.seed)
+        held_out = _held_out(votes, self.seed)
         losses: Array = np.full(2, np.nan)
         crowd, single = CrowdClustering(seed=self.seed), CorrelationClustering(seed=self.seed)
         crowd._most_memberships = _MOST_MEMBERSHIPS
         try:
-            if held is not None:
-                losses = np.array([_loss(method, votes, held) for method in (crowd, single)])
+            if held_out is not None:
+                losses = np.array([_loss(method, votes, held_out) for method in (crowd, single)])
             fit = (crowd if _better_method(losses) is CrowdClustering else single)._fit(votes, progress)
         except TooManyMemberships:
             losses = np.full(2, np.nan)
@@ -99,17 +99,17 @@ def _better_method(losses: Array) -> type[CrowdClustering] | type[CorrelationClu
 def _held_out(votes: Similarities, seed: int) -> npt.NDArray[np.bool_] | None:
     """Select a random tenth of the pairs whose items also occur in other pairs; None if there are too few."""
     left, right = votes.pairs()
-    held = np.random.default_rng(seed).random(votes.n_pairs) < _HELD_OUT
-    left_over = np.bincount(np.concatenate([left[~held], right[~held]]), minlength=votes.n_items) > 0
-    held &= left_over[left] & left_over[right]
-    return held if held.sum() >= _FEWEST else None
+    is_held_out = np.random.default_rng(seed).random(votes.n_pairs) < _HELD_OUT
+    left_over = np.bincount(np.concatenate([left[~is_held_out], right[~is_held_out]]), minlength=votes.n_items) > 0
+    is_held_out &= left_over[left] & left_over[right]
+    return is_held_out if is_held_out.sum() >= _FEWEST else None
 
 
 def _loss(model: Clustering, votes: Similarities, held: npt.NDArray[np.bool_]) -> float:
     """Log-loss of held-out answers under a model fitted to the others."""
     pairs, workers, answers = votes.codes()
     is_held_out = held[pairs]
-    training_table = votes._kept(~is_held_out)
+    training_table = votes._select_rows(~is_held_out)
     # `fit` would warn about the overlap of this subset of the answers.
     now = model._state = model._publish(model._fit(training_table, None), training_table)
     left, right = votes.pairs()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from manyhands import _core
-from manyhands._base.checks import check_number, check_positive, check_stopping, counted, warn_unless_converged
+from manyhands._base.checks import check_number, check_positive, check_stopping, plural, warn_unless_converged
 from manyhands._base.estimator import Array
 from manyhands._base.limits import check_memory
 from manyhands._base.progress import Callback
@@ -207,7 +207,7 @@ class CrowdClustering(Clustering):
         used = len(np.unique(memberships.argmax(axis=1)))
         if self.n_clusters is None or used >= self.n_clusters:
             return ()
-        return (f"The answers support {counted(used, 'cluster')}, fewer than the {self.n_clusters} allowed.",)
+        return (f"The answers support {plural(used, 'cluster')}, fewer than the {self.n_clusters} allowed.",)
 
     def _partition(self, votes: Similarities, odds: Array, concentration: float) -> Codes:
         """Alternate between a hard partition and worker skills; return the cluster of each item."""
@@ -235,7 +235,7 @@ class CrowdClustering(Clustering):
         left, right = votes.pairs()
         kept_clusters = _large(clusters, self.n_clusters)
         k = len(kept_clusters)
-        what = f"memberships of {counted(votes.n_items, 'item')} in {counted(k, 'cluster')}"
+        what = f"memberships of {plural(votes.n_items, 'item')} in {plural(k, 'cluster')}"
         if self._most_memberships is not None and votes.n_items * k > self._most_memberships:
             raise TooManyMemberships
         check_memory(16 * votes.n_items * k, what, "use CorrelationClustering, or pass n_clusters=")

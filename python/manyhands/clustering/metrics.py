@@ -43,11 +43,11 @@ def adjusted_rand(clusters: npt.ArrayLike, truth: npt.ArrayLike) -> float:
 
 def measures(known: Known, model: Any) -> dict[str, Any]:
     """Return the adjusted Rand index against known clusters."""
-    frame, wanted = model.to_frame().to_pydict(), known.columns("item", "cluster")
-    ours, rows = known.matched(frame["item"], wanted["item"])
+    frame, true_columns = model.to_frame().to_pydict(), known.columns("item", "cluster")
+    ours, rows = known.matched(frame["item"], true_columns["item"])
     clusters = [frame["cluster"][at] for at in ours]
     return {
-        "adjusted_rand": adjusted_rand(clusters, [str(wanted["cluster"][row]) for row in rows]),
+        "adjusted_rand": adjusted_rand(clusters, [str(true_columns["cluster"][row]) for row in rows]),
         "n_clusters": len(set(clusters)),
         "n_items": len(ours),
     }

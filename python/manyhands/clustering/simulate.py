@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands._base.checks import check_number, counted
+from manyhands._base.checks import check_number, plural
 from manyhands._base.simulation import Simulation
 from manyhands.clustering.table import Similarities
 
@@ -47,7 +47,7 @@ class ClusteringSimulation(Simulation):
 
     def _summary(self) -> str:
         clusters, spammers = len(np.unique(self.truth)), int(self.spammers.sum())
-        return f"{super()._summary()}, {counted(clusters, 'cluster')}, {counted(spammers, 'spammer')}"
+        return f"{super()._summary()}, {plural(clusters, 'cluster')}, {plural(spammers, 'spammer')}"
 
     def _truth(self) -> dict[str, Any]:
         return {"item": list(range(len(self.truth))), "cluster": self.truth}
@@ -149,7 +149,7 @@ def _number_of_pairs(pairs: Any, most: int) -> int:
     check_number("pairs", pairs, least=0 if share else 1, most=most, whole=not share)
     n_pairs = round(float(pairs) * most) if share else int(pairs)
     if not n_pairs:
-        raise ValueError(f"pairs={pairs} selects none of {counted(most, 'pair')}: pass a larger number or share")
+        raise ValueError(f"pairs={pairs} selects none of {plural(most, 'pair')}: pass a larger number or share")
     return n_pairs
 
 
@@ -175,8 +175,8 @@ def _draw_pairs(
     def apart(size: int) -> npt.NDArray[np.int64]:
         keys = _ends(rng, n, size)
         low, high = np.divmod(keys, n)
-        found: npt.NDArray[np.int64] = keys[truth[low] != truth[high]]
-        return found
+        separated: npt.NDArray[np.int64] = keys[truth[low] != truth[high]]
+        return separated
 
     parts = (
         _draw_distinct(rng, within, together, all_within),

@@ -12,7 +12,7 @@ from manyhands import _core
 from manyhands._base import arrow, persist
 from manyhands._base import data_checks as checks
 from manyhands._base.building import Missing, Repeats
-from manyhands._base.checks import check_choice, counted
+from manyhands._base.checks import check_choice, plural
 from manyhands._base.columns import Columns
 from manyhands._base.description import Fact, Spread
 from manyhands._base.ids import compact
@@ -123,8 +123,8 @@ class Similarities(ItemRecords):
     def _of_columns(cls, columns: Columns, *, repeats: Repeats = "keep", missing: Missing = "drop") -> Self:
         check_choice("repeats", repeats, ("keep", "first", "last", "error"))
         weights = cls._answered(columns, missing, "two items and a worker")
-        left, right, workers, said = (columns.ids[role] for role in cls.spec.required)
-        answers = _answers(said)
+        left, right, workers, same = (columns.ids[role] for role in cls.spec.required)
+        answers = _answers(same)
         one, other, items = encode_sides(left, right)
         worker_codes, worker_names = workers.encode()
         pairs, ends_low, ends_high = _pairs_of(np.minimum(one, other), np.maximum(one, other), len(items))
@@ -187,24 +187,24 @@ class Similarities(ItemRecords):
     def _facts(self) -> Iterable[Fact]:
         agree, both = self._table.agreeing_pairs()
         agreement = agree / both if both else float("nan")
-        asked = 2 * self.n_pairs / (self.n_items * (self.n_items - 1))
+        density = 2 * self.n_pairs / (self.n_items * (self.n_items - 1))
         same = float(self._table.label_counts()[1]) / self.n_annotations
         groups = _core.components(self.n_items, np.stack(self.pairs(), axis=1))
         yield Fact("n_annotations", self.n_annotations, "answers", f"{self.n_annotations:,}, {same:.1%} of them same")
         yield Fact("n_items", self.n_items, "items")
-        yield Fact("n_pairs", self.n_pairs, "pairs", f"{self.n_pairs:,}, {asked:.2%} of all")
+        yield Fact("n_pairs", self.n_pairs, "pairs", f"{self.n_pairs:,}, {density:.2%} of all")
         yield Fact("n_workers", self.n_workers, "workers")
         yield Fact("labels_per_pair", Spread.of(self.labels_per_pair), "answers per pair")
         yield Fact("labels_per_worker", Spread.of(self.labels_per_worker), "answers per worker")
-        yield Fact("asked", asked)
+        yield Fact("asked", density)
         yield Fact("same", same)
         yield Fact("agreement", agreement, "agreement", f"{agreement:.1%}" if both else "no pair has two answers")
         yield Fact("n_components", int(groups.max()) + 1, "components")
         yield Fact("n_repeats", self._table.n_repeats(), "repeats")
 
     def __repr__(self) -> str:
-        answers, pairs = counted(self.n_annotations, "answer"), counted(self.n_pairs, "pair")
-        items, workers = counted(self.n_items, "item"), counted(self.n_workers, "worker")
+        answers, pairs = plural(self.n_annotations, "answer"), plural(self.n_pairs, "pair")
+        items, workers = plural(self.n_items, "item"), plural(self.n_workers, "worker")
         weighted = ", weighted" if self.weights is not None else ""
         return f"<Similarities: {answers} on {pairs} of {items} by {workers}{weighted}>"
 
@@ -239,9 +239,9 @@ class Similarities(ItemRecords):
         item_keep = checks.mask_of(self._items, items, "item")
         worker_keep = checks.mask_of(self._workers, workers, "worker")
         pairs, worker_codes, _ = self._table.columns()
-        return self._kept((item_keep[self._left] & item_keep[self._right])[pairs] & worker_keep[worker_codes])
+        return self._select_rows((item_keep[self._left] & item_keep[self._right])[pairs] & worker_keep[worker_codes])
 
-    def _kept(self, keep: npt.NDArray[np.bool_]) -> Self:
+    def _select_rows(self, keep: npt.NDArray[np.bool_]) -> Self:
         """Return the rows where the mask is True."""
         if not keep.any():
             raise ValueError("no annotation is left: the selected items and workers share no answers")
@@ -255,9 +255,9 @@ class Similarities(ItemRecords):
     # ------------------------------------------------------------------------------------------- persistence
 
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:
-        pairs, workers, said = self._table.columns()
+        pairs, workers, same = self._table.columns()
         ends = {"left": self._left, "right": self._right}
-        return {**ends, "pair_codes": pairs, "worker_codes": workers, "same": said}
+        return {**ends, "pair_codes": pairs, "worker_codes": workers, "same": same}
 
     @classmethod
     def _load(cls, content: persist.Content) -> Self:
@@ -266,10 +266,10 @@ class Similarities(ItemRecords):
         right = content.array("right", np.uint32, shape=left.shape)
         pairs = content.array("pair_codes", np.uint32, ndim=1)
         worker_codes = content.array("worker_codes", np.uint32, shape=pairs.shape)
-        said = content.array("same", np.uint16, shape=pairs.shape)
+        same = content.array("same", np.uint16, shape=pairs.shape)
         if not (left < right).all() or (right >= len(items)).any():
             raise content.damaged("a pair does not consist of two different items")
-        table = checks.made_table(pairs, worker_codes, said, content.weights(len(pairs)), len(left), len(workers), 2)
+        table = checks.made_table(pairs, worker_codes, same, content.weights(len(pairs)), len(left), len(workers), 2)
         return cls(table, items, workers, left, right)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyhands._base import arrow
-from manyhands._base.checks import check_choice, check_number, counted, warn_of_data
+from manyhands._base.checks import check_choice, check_number, plural, warn_of_data
 from manyhands._base.estimator import Array
 from manyhands.collect.beliefs import Beliefs, beliefs_of, checked_model
 from manyhands.collect.crowd import (
@@ -170,7 +170,7 @@ def _with_workers(
     order = np.argsort(-worth_of, kind="stable")
     assigned = assigned[order]
     if pool.cost is None:
-        _warn_if_short(budget, len(assigned), f"can be bought of {counted(len(pool), 'worker')}, one per task")
+        _warn_if_short(budget, len(assigned), f"can be bought of {plural(len(pool), 'worker')}, one per task")
     return _frame(beliefs, rows[assigned], who[assignment[assigned]], worth_of[order])
 
 

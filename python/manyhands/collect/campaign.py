@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands._base import arrow, persist
-from manyhands._base.checks import check_choice, check_number, counted
+from manyhands._base.checks import check_choice, check_number, plural
 from manyhands._base.estimator import Array
 from manyhands._base.names import Names, sequence
 from manyhands.categorical.base import Aggregator
@@ -454,7 +454,7 @@ class Campaign(persist.Saved):
 
     def __repr__(self) -> str:
         return (
-            f"<Campaign: {counted(self.n_answers, 'label')} of {counted(len(self._tasks), 'task')}, "
+            f"<Campaign: {plural(self.n_answers, 'label')} of {plural(len(self._tasks), 'task')}, "
             f"{int(self._closed.sum()):,} done, {len(self._pending):,} asked>"
         )
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from manyhands._base import persist
 from manyhands._base.checks import check_number
-from manyhands._base.estimator import _is_setting, _unpacked, without_numpy
+from manyhands._base.estimator import _is_setting, _restore_tuples, without_numpy
 from manyhands._base.names import Names, sequence
 from manyhands.categorical.base import all_aggregators
 from manyhands.collect.crowd import EXPLORE, check_epsilon
@@ -167,7 +167,7 @@ def _model(content: persist.Content) -> Any:
     kind_found = {kind.__name__: kind for kind in all_aggregators()}.get(str(name))
     if kind_found is None or not isinstance(params, dict) or not set(params) <= set(kind_found._parameter_names()):
         raise content.damaged("it names no aggregator of this version")
-    return kind_found(**{key: _unpacked(value) for key, value in params.items()})
+    return kind_found(**{key: _restore_tuples(value) for key, value in params.items()})
 
 
 def _codes(content: persist.Content, name: str, limits: tuple[int, ...], least: tuple[int, ...]) -> Any:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from manyhands._base import arrow
 from manyhands._base.binomial import binomial_upper, fewest_for, unseen_upper
-from manyhands._base.checks import check_between, check_number, counted, listed, warn_of_data
+from manyhands._base.checks import check_between, check_number, plural, preview, warn_of_data
 from manyhands._base.estimator import Array
 from manyhands._base.frames import names_of, take_columns
 from manyhands._base.names import Names, sequence
@@ -130,14 +130,14 @@ class Promise:
     def __repr__(self) -> str:
         goal = f"at most {self.error:.1%} wrong with confidence {self.confidence:g}"
         bound = max(self.error_bound, self.unseen_bound)
-        tested = f"{self.n_wrong:,} of {counted(self.n_tested, 'known answer')} wrong, bound {bound:.2%}"
-        total = counted(self.n_kept + self.n_rest, "task")
+        tested = f"{self.n_wrong:,} of {plural(self.n_tested, 'known answer')} wrong, bound {bound:.2%}"
+        total = plural(self.n_kept + self.n_rest, "task")
         share = f"{self.n_kept:,} of {total} kept at confidence >= {self.threshold:.4g}"
         share = share if self.n_kept else f"none of {total} can be kept; at the strictest threshold"
         plan = ""
         if self.plan is not None:
             n = self.plan.num_rows - self.plan.column("worker").null_count
-            plan = f"; {counted(n, 'task')} of the rest planned at a cost of {self.cost:,g}"
+            plan = f"; {plural(n, 'task')} of the rest planned at a cost of {self.cost:,g}"
         return f"<Promise of {goal}: {share} ({tested}){plan}>"
 
 
@@ -237,7 +237,7 @@ def promise(
     if not keep.any():
         warn_of_data(
             f"no answer can be kept at an error of {error:g} with confidence {confidence:g}: of "
-            f"{counted(tested.n, 'known answer')} at the strictest threshold {tested.n_wrong} are wrong; gather more "
+            f"{plural(tested.n, 'known answer')} at the strictest threshold {tested.n_wrong} are wrong; gather more "
             "known answers or labels"
         )
     with_gold = np.zeros(len(sure), np.bool_)
@@ -348,7 +348,7 @@ def _compare(model: Any, gold: Any, match: Match | None) -> tuple[Ints, Marks, n
     index = model._about.find(tasks)
     if (index < 0).any():
         unknown = [task for task, at in zip(tasks, index.tolist(), strict=True) if at < 0]
-        raise ValueError(f"{len(unknown):,} of {len(tasks):,} gold task ids are not in the log: {listed(unknown)}")
+        raise ValueError(f"{len(unknown):,} of {len(tasks):,} gold task ids are not in the log: {preview(unknown)}")
     if len(set(index.tolist())) < len(index):
         raise ValueError("gold names a task twice; keep one answer per task")
     if answers and all(isinstance(answer, bool | np.bool_) for answer in answers):
@@ -370,7 +370,7 @@ def _pairs(gold: Any) -> tuple[list[Any], list[Any]]:
     names = names_of(gold)
     if len(names) != 2:
         raise ValueError(
-            f"gold must be a mapping, a pair (tasks, answers) or a frame with two columns, not {listed(names)}"
+            f"gold must be a mapping, a pair (tasks, answers) or a frame with two columns, not {preview(names)}"
         )
     columns = [take_columns(gold, task=name)["task"][1] for name in names]
     tasks, answers = ([getattr(one, "as_py", lambda one=one: one)() for one in column] for column in columns)
@@ -439,7 +439,7 @@ def _check_enough(n: int, error: float, confidence: float) -> None:
     need = fewest_for(0, error, confidence)
     if n < need:
         raise ValueError(
-            f"{counted(n, 'known answer')} cannot support a promise: an error of {error:g} with confidence "
+            f"{plural(n, 'known answer')} cannot support a promise: an error of {error:g} with confidence "
             f"{confidence:g} needs at least {need:,}, from a random sample of the tasks"
         )
 
@@ -498,7 +498,7 @@ def _plan(model: Any, rows: Ints, options: Any, budget: float | None) -> pa.Tabl
             raise ValueError("budget needs options with a column cost")
     if len(rows) * len(pool) > _MOST_PAIRS:
         raise ValueError(
-            f"{len(rows):,} tasks and {counted(len(pool), 'option')} are too many to compare; name fewer options"
+            f"{len(rows):,} tasks and {plural(len(pool), 'option')} are too many to compare; name fewer options"
         )
     from manyhands.defer.assignment import assign  # `collect` alone needs no part of `defer`
 
@@ -535,7 +535,7 @@ def _right(model: Any, rows: Ints, pool: Pool, options: Any) -> Array:
     lacking = np.isnan(accuracy) & (codes < 0)
     if lacking.any():
         names = pool.names.values[lacking].tolist()
-        raise ValueError(f"the model does not know {listed(names)}; give the column accuracy of options")
+        raise ValueError(f"the model does not know {preview(names)}; give the column accuracy of options")
     scores = np.tile(accuracy, (len(rows), 1))
     learned = np.flatnonzero(np.isnan(accuracy))
     if len(learned):
@@ -567,7 +567,7 @@ def _skills(model: Any, rows: Ints, names: Names, known: Ints) -> Array:
     skill = arrow.to_numpy(model.workers_frame().column("skill")).astype(np.float64)[known]
     if not np.isfinite(skill).all():
         worst = names.values[~np.isfinite(skill)].tolist()
-        raise ValueError(f"the model has no skill of {listed(worst)}; give the column accuracy of options")
+        raise ValueError(f"the model has no skill of {preview(worst)}; give the column accuracy of options")
     return np.tile(np.clip(skill, 0.0, 1.0), (len(rows), 1))
 
 

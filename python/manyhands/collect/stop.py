@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands._base import arrow
-from manyhands._base.checks import check_between, counted
+from manyhands._base.checks import check_between, plural
 from manyhands._base.estimator import Array
 from manyhands._base.names import Names
 from manyhands.collect.beliefs import beliefs_of
@@ -57,7 +57,7 @@ class Stopping:
     def __repr__(self) -> str:
         expected = float(self.expected_error[self.done].mean()) if len(self) else 0.0
         return (
-            f"<Stopping at an error of {self.error:g}: {len(self):,} of {counted(len(self.names), 'task')} need no "
+            f"<Stopping at an error of {self.error:g}: {len(self):,} of {plural(len(self.names), 'task')} need no "
             f"more labels, and {expected:.2%} of those are expected to be wrong>"
         )
 
@@ -107,9 +107,9 @@ def stopping(model: Any, error: float = 0.05, *, tasks: Any = None) -> Stopping:
     True
     """
     beliefs = beliefs_of(model, tasks=tasks)
-    done = need_no_more(beliefs.posterior, beliefs.prior, error)
+    is_done = need_no_more(beliefs.posterior, beliefs.prior, error)
     answers = copy(model)._classes.take(beliefs.posterior.argmax(axis=1))
-    return Stopping(beliefs.tasks, done, answers, 1.0 - beliefs.posterior.max(axis=1), float(error))
+    return Stopping(beliefs.tasks, is_done, answers, 1.0 - beliefs.posterior.max(axis=1), float(error))
 
 
 def need_no_more(posterior: Array, prior: Array, error: float) -> npt.NDArray[np.bool_]:

@@ -216,13 +216,13 @@ def _with_gold(data: Frame, true_labels: Series | None) -> tuple[Log, npt.NDArra
         # A class that no worker named is a class all the same.
         names, more = log.votes.classes.tolist(), truth[classes < 0].unique().tolist()
         try:
-            joined = sorted([*names, *more])
+            all_names = sorted([*names, *more])
         except TypeError:
             raise TypeError(
                 f"true_labels hold {more[0]!r}, which does not compare with labels such as {names[0]!r}; give both "
                 "the same type"
             ) from None
-        log = Log.of(data.dropna(subset=["label"]), joined)
+        log = Log.of(data.dropna(subset=["label"]), all_names)
         classes = find(log.classes, truth)
     tasks = find(log.tasks, truth.index)
     gold = np.full(log.votes.n_tasks, -1, np.int32)
@@ -250,11 +250,11 @@ def _initial_counts(log: Log, initial_error: Frame) -> tuple[Array, npt.NDArray[
         raise ValueError("initial_error must hold finite numbers of at least 0")
     workers = find(log.workers, index.get_level_values("worker"))
     labels = find(log.classes, index.get_level_values("label"))
-    known = (workers >= 0) & (labels >= 0)
+    is_valid = (workers >= 0) & (labels >= 0)
     m, k = log.votes.n_workers, log.votes.n_classes
     counts, covered = np.zeros((m, k, k)), np.zeros((m, k), np.bool_)
-    counts[workers[known], :, labels[known]] = values[known]
-    covered[workers[known], labels[known]] = True
+    counts[workers[is_valid], :, labels[is_valid]] = values[is_valid]
+    covered[workers[is_valid], labels[is_valid]] = True
     return counts, covered
 
 

@@ -93,9 +93,9 @@ class Log:
     def seen(self) -> npt.NDArray[np.bool_]:
         """Which worker used which label, (n_workers, n_classes)."""
         _, workers, labels = self.votes.codes()
-        seen = np.zeros((self.votes.n_workers, self.votes.n_classes), np.bool_)
-        seen[workers, labels] = True
-        return seen
+        has_used = np.zeros((self.votes.n_workers, self.votes.n_classes), np.bool_)
+        has_used[workers, labels] = True
+        return has_used
 
     def by_worker(self, numbers: Series, what: str, default: float = np.nan) -> Array:
         """Numbers in the order of worker codes; an error if one is missing and there is no default."""
@@ -129,8 +129,8 @@ def find(index: Index, values: Any) -> Codes:
 
 def series(values: Any, index: Any, name: str) -> Series:
     """Name a Series."""
-    named: Series = import_pandas().Series(values, index=index, name=name)
-    return named
+    result: Series = import_pandas().Series(values, index=index, name=name)
+    return result
 
 
 class Twin(Parameters):

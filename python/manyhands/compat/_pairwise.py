@@ -93,10 +93,10 @@ class NoisyBradleyTerry(_Scores):
         total = np.bincount(workers, minlength=m)
         for _ in range(self.n_iter):
             lead = 1.0 / (1.0 + np.exp(point[right] - point[left]))
-            seen = won * lead + (1.0 - won) * (1.0 - lead)
+            likelihood = won * lead + (1.0 - won) * (1.0 - lead)
             guess = won * biases[workers] + (1.0 - won) * (1.0 - biases[workers])
-            both = skills[workers] * seen + (1.0 - skills[workers]) * guess
-            looked = skills[workers] * seen / both
+            both = skills[workers] * likelihood + (1.0 - skills[workers]) * guess
+            looked = skills[workers] * likelihood / both
             skills = (np.bincount(workers, looked, m) + _PSEUDO) / (total + 2 * _PSEUDO)
             blind = np.bincount(workers, 1.0 - looked, m)
             biases = (np.bincount(workers, (1.0 - looked) * won, m) + _PSEUDO) / (blind + 2 * _PSEUDO)

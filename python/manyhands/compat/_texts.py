@@ -34,8 +34,12 @@ class _Means:
             self.rows = np.stack([np.asarray(one, np.float64) for one in data["embedding"]])
         except ValueError as error:
             raise ValueError(f"embeddings must be arrays of one length: {error}") from None
-        known = {} if true_embeddings is None else true_embeddings.to_dict()
-        self._known = [(at, np.asarray(known[task], np.float64)) for at, task in enumerate(self.tasks) if task in known]
+        embeddings_of = {} if true_embeddings is None else true_embeddings.to_dict()
+        self._known = [
+            (at, np.asarray(embeddings_of[task], np.float64))
+            for at, task in enumerate(self.tasks)
+            if task in embeddings_of
+        ]
 
     def of(self, weights: Array) -> Array:
         """Weighted means, (n_tasks, n_dims); where no answer of a task counts, all count alike."""
@@ -301,14 +305,14 @@ class _OfTexts(Twin):
 
     def fit(self, data: Frame, true_objects: Series | None = None) -> Self:
         """Learn reliabilities and means."""
-        inner, data, known = self._embed(data, true_objects)
-        self._fit = inner.fit(data, known)
+        inner, data, true_embeddings = self._embed(data, true_objects)
+        self._fit = inner.fit(data, true_embeddings)
         return self
 
     def fit_predict(self, data: Frame, true_objects: Series | None = None) -> Series:
         """Fit and return ``texts_``."""
-        self._fit, data, known = self._embed(data, true_objects)
-        self.texts_ = self._fit.fit_predict(data, known)["output"].rename("text")
+        self._fit, data, true_embeddings = self._embed(data, true_objects)
+        self.texts_ = self._fit.fit_predict(data, true_embeddings)["output"].rename("text")
         return self.texts_
 
     def fit_predict_scores(self, data: Frame, true_objects: Series | None = None) -> Frame:
@@ -412,6 +416,6 @@ class ROVER(Twin):
         ]
         answers = texts.ROVER(fold=False).fit(Texts.from_arrays(data["task"].tolist(), data["worker"].tolist(), coded))
         words = {code: word for word, code in codes.items()}
-        joined = [self.detokenizer([words[code] for code in text.split()]) for text in answers.texts_]
-        self.texts_ = series(joined, import_pandas().Index(answers.tasks_, name="task"), "text")
+        sentences = [self.detokenizer([words[code] for code in text.split()]) for text in answers.texts_]
+        self.texts_ = series(sentences, import_pandas().Index(answers.tasks_, name="task"), "text")
         return self

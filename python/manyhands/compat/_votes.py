@@ -91,14 +91,14 @@ class MajorityVote(LabelTwin):
             raise ValueError(f"skills name worker {repeated[0]!r} more than once; keep one skill per worker")
         skills = skills.dropna()
         if self.on_missing_skill == "ignore":
-            kept = data[data["worker"].isin(skills.index)]
-            lost = data["task"][~data["task"].isin(kept["task"])].unique().tolist()
+            rated = data[data["worker"].isin(skills.index)]
+            lost = data["task"][~data["task"].isin(rated["task"])].unique().tolist()
             if lost:
                 raise ValueError(
                     f"{len(lost):,} tasks, such as {lost[0]!r}, have no worker with a known skill; give the "
                     "skill of one worker of each, or choose on_missing_skill='value' and a default_skill"
                 )
-            data = kept
+            data = rated
         log = Log.of(data)
         return log, log.by_worker(skills, "skill", np.nan if self.default_skill is None else self.default_skill)
 
@@ -265,10 +265,10 @@ class GoldMajorityVote(SkillTwin):
         right = np.isin(
             tasks * k + labels, (known_tasks * k + right_classes)[(known_tasks >= 0) & (right_classes >= 0)]
         )
-        known = np.isin(tasks, known_tasks)
-        n_right, n_known = (np.bincount(workers, of, minlength=log.votes.n_workers) for of in (right, known))
-        judged = n_known > 0
-        return self._set_skills(series(n_right[judged] / n_known[judged], log.workers[judged], "skill"))
+        is_gold = np.isin(tasks, known_tasks)
+        n_right, n_known = (np.bincount(workers, of, minlength=log.votes.n_workers) for of in (right, is_gold))
+        has_gold = n_known > 0
+        return self._set_skills(series(n_right[has_gold] / n_known[has_gold], log.workers[has_gold], "skill"))
 
 
 @dataclass(repr=False, eq=False)

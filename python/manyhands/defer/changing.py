@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from manyhands._base.checks import check_number, listed
+from manyhands._base.checks import check_number, preview
 from manyhands._base.estimator import Array, Progress
 from manyhands._train.batch import CrowdData
 from manyhands._train.checkpoint import Owner
@@ -43,7 +43,11 @@ class PresentSkill(Deferral):
     """
 
     _settings: ClassVar[Sequence[inspect.Parameter]] = [setting("half_life", None, "HalfLife"), *Deferral._settings]
-    _kept: ClassVar[dict[str, bool]] = Deferral._kept | {"_counts": False, "_latest": False, "_half_life": False}
+    _saved_state: ClassVar[dict[str, bool]] = Deferral._saved_state | {
+        "_counts": False,
+        "_latest": False,
+        "_half_life": False,
+    }
 
     half_life: HalfLife
     #: Answers of each expert by class and answer, as they count now, (n_experts, n_classes, n_classes).
@@ -176,7 +180,7 @@ class PresentSkill(Deferral):
             ("classes", classes, answers.classes.values),
         ):
             if (codes_here < 0).any():
-                raise ValueError(f"this team does not know the {what} {listed(all_names[codes_here < 0].tolist())}")
+                raise ValueError(f"this team does not know the {what} {preview(all_names[codes_here < 0].tolist())}")
         truth = self._classes.match(names)[codes]
         at = as_times(times, n)[answers.rows]
         self._count(at, experts[answers.experts], truth[answers.rows], classes[answers.labels])

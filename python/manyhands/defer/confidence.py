@@ -46,7 +46,7 @@ class SelectivePrediction(PresentSkill):
 
     _defaults: ClassVar[dict[str, Any]] = Deferral._defaults | {"validation": 0.1}
 
-    _kept: ClassVar[dict[str, bool]] = PresentSkill._kept | {"_threshold": False}
+    _saved_state: ClassVar[dict[str, bool]] = PresentSkill._saved_state | {"_threshold": False}
 
     def __init__(self, classifier: nn.Module, **settings: Any) -> None:
         super().__init__(classifier, None, **settings)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from manyhands._base.checks import listed
+from manyhands._base.checks import preview
 from manyhands._base.data_checks import made_table, refuse_repeats
 from manyhands._base.names import Column, Names
 from manyhands._train.batch import Batch, CrowdData, as_features, as_votes, rows_of
@@ -62,8 +62,8 @@ def joint_classes(names: Names, votes: Annotations) -> Names:
     known = votes._classes.match(names) >= 0
     if not known.any():
         raise ValueError(
-            f"y has classes such as {listed(names.values.tolist())}, the experts answer "
-            f"{listed(votes.classes.tolist())}: they have none in common; give both the same names"
+            f"y has classes such as {preview(names.values.tolist())}, the experts answer "
+            f"{preview(votes.classes.tolist())}: they have none in common; give both the same names"
         )
     return votes._classes if known.all() else votes._classes.joined(names)
 

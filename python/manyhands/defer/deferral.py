@@ -15,13 +15,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyhands import _core
-from manyhands._base.checks import check_choice, listed
+from manyhands._base.checks import check_choice, preview
 from manyhands._base.estimator import Array, Progress
 from manyhands._train.batch import Batch, CrowdData, Features, as_features
 from manyhands._train.estimator import CrowdNetworkEstimator, checked_logits
 from manyhands._train.module_calls import run
-from manyhands._train.probabilities import estimated_confusion, normalised
-from manyhands._train.settings import CROWD_ONLY, TRAINING, explained, setting
+from manyhands._train.probabilities import estimated_confusion, softmax_rows
+from manyhands._train.settings import CROWD_ONLY, TRAINING, explain_errors, setting
 from manyhands._train.trunk import split
 from manyhands.defer import Decision, Thresholds, assign, capacities, ranked
 from manyhands.defer.data import CaseData, align, answers_of, true_classes, truth_of
@@ -99,7 +99,10 @@ class Deferral(CrowdNetworkEstimator):
     _networks: ClassVar[tuple[str, ...]] = ("network", "gate", "experts")
     _call: ClassVar[str] = "fit(X, y, votes)"
 
-    _kept: ClassVar[dict[str, bool]] = CrowdNetworkEstimator._kept | {"_expert_accuracy": True, "_calibration": False}
+    _saved_state: ClassVar[dict[str, bool]] = CrowdNetworkEstimator._saved_state | {
+        "_expert_accuracy": True,
+        "_calibration": False,
+    }
 
     worker_lr = None
     coverage: Coverage
@@ -162,7 +165,7 @@ class Deferral(CrowdNetworkEstimator):
         gate = self._parts_or_fail()["gate"]
         if not isinstance(gate, StackedGate):
             classes = self._class_logits(x)
-            with explained(gate, x):
+            with explain_errors(gate, x):
                 logits = run(gate, x)
             return Views(classes, self._checked_gate(logits))
         trunk, head = split(self._network)
@@ -236,7 +239,7 @@ class Deferral(CrowdNetworkEstimator):
             # An arg max would take it for the best there is.
             raise ValueError(f"the networks make NaN of row {int(rows[int(bad.argmax())])} of X; look at its features")
         scores, right, log_probs = np.split(found, [options, 2 * options], axis=1)
-        return _Assessment({"gate": scores, "accuracy": self._worth(right)}, right, normalised(log_probs))
+        return _Assessment({"gate": scores, "accuracy": self._worth(right)}, right, softmax_rows(log_probs))
 
     def _assess_some(self, features: Features, rows: Tensor) -> dict[str, Array]:
         """What is thought of the options in some rows, of not too many, to calibrate thresholds with."""
@@ -289,7 +292,7 @@ class Deferral(CrowdNetworkEstimator):
 
     def predict_proba(self, X: Any) -> Array:
         """Class probabilities by the classifier alone, (n, n_classes)."""
-        return normalised(self._of_views(X, self._class_log_probs))
+        return softmax_rows(self._of_views(X, self._class_log_probs))
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The class that the classifier alone takes for the most probable, by name, (n,)."""
@@ -300,7 +303,7 @@ class Deferral(CrowdNetworkEstimator):
 
         Rows sum to one. Of methods with a gate these are its probabilities, of others a softmax of their scores.
         """
-        return normalised(self._of_views(X, self._scores))
+        return softmax_rows(self._of_views(X, self._scores))
 
     def expected_accuracy(self, X: Any) -> Array:
         """Probability that each option is right, (n, n_experts + 1), so far as the method can tell."""
@@ -341,7 +344,7 @@ class Deferral(CrowdNetworkEstimator):
             who,
             len(self._workers),
             labels=self._classes.values[_core.winners(found.probs)[0]],
-            confidence=normalised(found.options["gate"])[rows, who],
+            confidence=softmax_rows(found.options["gate"])[rows, who],
             expected_accuracy=found.right[rows, who],
             experts=self._workers.values.tolist(),
         )
@@ -454,8 +457,8 @@ class _Answers:
         known = model._workers.match(answers.expert_names)
         if not (known >= 0).any():
             raise ValueError(
-                f"no expert of fit ({listed(model._workers.values.tolist())}) is among those of the votes "
-                f"({listed(answers.expert_names.values.tolist())})"
+                f"no expert of fit ({preview(model._workers.values.tolist())}) is among those of the votes "
+                f"({preview(answers.expert_names.values.tolist())})"
             )
         keep = known[answers.experts] >= 0
         key = answers.rows[keep] * self._n_experts + known[answers.experts[keep]]

@@ -10,12 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyhands._base.checks import check_number, listed
+from manyhands._base.checks import check_number, preview
 from manyhands._train.batch import Batch, CrowdData
 from manyhands._train.estimator import PREDICTED
 from manyhands._train.module_calls import run
 from manyhands._train.probabilities import estimated_confusion
-from manyhands._train.settings import explained
+from manyhands._train.settings import explain_errors
 from manyhands._train.trunk import n_features, split
 from manyhands.categorical.table import Annotations
 from manyhands.defer.data import CaseData, truth_of
@@ -148,7 +148,7 @@ class SetDeferral(Deferral):
     """
 
     _networks: ClassVar[tuple[str, ...]] = ("network", "encoder", "right")
-    _kept: ClassVar[dict[str, bool]] = Deferral._kept | {"_sums": True}
+    _saved_state: ClassVar[dict[str, bool]] = Deferral._saved_state | {"_sums": True}
 
     #: Over all answers of each expert, (n_experts, width of an element).
     _sums: Tensor
@@ -198,7 +198,7 @@ class SetDeferral(Deferral):
     @torch.no_grad()
     def _seen(self, x: Any) -> Tensor:
         """What the trunk makes of some cases, (n, features); nothing is learned here."""
-        with explained(self._network, x):
+        with explain_errors(self._network, x):
             return _scaled(run(split(self._network)[0], x))
 
     def _forward(self, x: Any) -> Views:
@@ -314,11 +314,11 @@ class SetDeferral(Deferral):
         data = CaseData(X, y, votes, tasks)
         known = self._workers.match(data.votes._workers) >= 0
         if known.any():
-            raise ValueError(f"{listed(data.votes.workers[known].tolist())} are experts of this team already")
+            raise ValueError(f"{preview(data.votes.workers[known].tolist())} are experts of this team already")
         codes = self._classes.match(data.votes._classes)
         if (codes < 0).any():
-            strange = listed(data.votes.classes[codes < 0].tolist())
-            raise ValueError(f"the team knows the classes {listed(self.classes_.tolist())} and not {strange}")
+            strange = preview(data.votes.classes[codes < 0].tolist())
+            raise ValueError(f"the team knows the classes {preview(self.classes_.tolist())} and not {strange}")
         assert data.truth is not None
         data._labels, data.truth = (torch.from_numpy(codes)[column] for column in (data._labels, data.truth))
         larger = copy.copy(self)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from manyhands._base.checks import check_choice, check_number, listed
+from manyhands._base.checks import check_choice, check_number, preview
 from manyhands._base.estimator import Array
 from manyhands._base.names import Names
 
@@ -80,7 +80,7 @@ def _coded(experts: Names, given: Mapping[Any, Any], what: str) -> Iterator[tupl
     for (name, value), code in zip(given.items(), experts.find(given), strict=True):
         if code < 0:
             raise KeyError(
-                f"{what} names {name!r}, which is not an expert; there are {listed(experts.values.tolist(), 5)}"
+                f"{what} names {name!r}, which is not an expert; there are {preview(experts.values.tolist(), 5)}"
             )
         yield int(code), name, value
 

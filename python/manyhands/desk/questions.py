@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from manyhands._base.checks import listed
+from manyhands._base.checks import preview
 from manyhands._base.names import Column, Names
 from manyhands._base.spelling import did_you_mean
 
@@ -168,7 +168,7 @@ class Classes(Question):
         code = self._code.get(key(answer)) if _is_scalar(answer) else None
         if code is None:
             hint = did_you_mean(str(answer)[:100], map(str, self.classes))
-            raise AnswerError(f"answer {_short(answer)} is not one of the classes {listed(self.classes, 10)}{hint}")
+            raise AnswerError(f"answer {_short(answer)} is not one of the classes {preview(self.classes, 10)}{hint}")
         return code
 
     def proposed(self, row: int) -> Any:
@@ -208,7 +208,7 @@ class LabelSets(Question):
             raise AnswerError("answer must be a list of labels")
         unknown = [one for one in answer if not _is_scalar(one) or key(one) not in self._place]
         if unknown:
-            raise AnswerError(f"label {_short(unknown[0])} is not one of {listed(self.labels, 10)}")
+            raise AnswerError(f"label {_short(unknown[0])} is not one of {preview(self.labels, 10)}")
         return [self.labels[place] for place in sorted({self._place[key(one)] for one in answer})]
 
     def proposed(self, row: int) -> Any:
@@ -333,7 +333,7 @@ class Spans(Question):
                     f"the span {one['start']}–{one['end']} does not begin and end with tokens of the task"
                 )
             if one.get("tag") not in self.types:
-                raise AnswerError(f"tag {_short(one.get('tag'))} is not one of {listed(self.types, 10)}")
+                raise AnswerError(f"tag {_short(one.get('tag'))} is not one of {preview(self.types, 10)}")
             spans.append({name: one[name] for name in self.columns})
         spans.sort(key=_bounds_of)
         for one, following in itertools.pairwise(spans):
@@ -428,7 +428,7 @@ class Pairs(Question):
         if answer is None:
             return None
         if not _is_scalar(answer) or key(answer) not in map(key, pair):
-            raise AnswerError(f"answer must be one of the two items {listed(pair)}, or null for neither")
+            raise AnswerError(f"answer must be one of the two items {preview(pair)}, or null for neither")
         return pair[0] if key(answer) == key(pair[0]) else pair[1]
 
     def proposed(self, row: int) -> Any:

@@ -142,12 +142,12 @@ def _enumerate(right: Array, sizes: Any, room: Any, gap: float) -> Ints | None:
         before, choice = np.repeat(np.arange(len(left)), len(takes)), np.tile(np.arange(len(takes)), len(left))
         rest = left[before] - takes[choice]
         possible = (rest >= 0).all(axis=1)
-        before, taken, rest = before[possible], takes[choice[possible]], rest[possible]
-        total = sums[before] + taken * worker
+        before, n_taken, rest = before[possible], takes[choice[possible]], rest[possible]
+        total = sums[before] + n_taken * worker
         # Of rows that are equal so far, one is enough.
-        kept = np.unique(np.column_stack([rest, np.round(total, 12)]), axis=0, return_index=True)[1]
-        left, sums = rest[kept], total[kept]
-        steps.append((before[kept], taken[kept]))
+        first_rows = np.unique(np.column_stack([rest, np.round(total, 12)]), axis=0, return_index=True)[1]
+        left, sums = rest[first_rows], total[first_rows]
+        steps.append((before[first_rows], n_taken[first_rows]))
     share = sums / sizes
     fair = (left == 0).all(axis=1) & (np.abs(share[:, 0] - share[:, 1]) <= gap + 1e-12)
     if not fair.any():
@@ -155,8 +155,8 @@ def _enumerate(right: Array, sizes: Any, room: Any, gap: float) -> Ints | None:
     row = int(np.where(fair, sums.sum(axis=1), -np.inf).argmax())
     plan = np.zeros(right.shape, np.int64)
     for worker in reversed(range(len(right))):
-        before, taken = steps[worker]
-        plan[worker] = taken[row]
+        before, n_taken = steps[worker]
+        plan[worker] = n_taken[row]
         row = int(before[row])
     return plan
 

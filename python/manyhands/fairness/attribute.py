@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import metrics
-from manyhands._base.checks import counted, listed, warn_of_data
+from manyhands._base.checks import plural, preview, warn_of_data
 from manyhands._base.frames import names_of, take_columns
 from manyhands._base.names import Column, Names
 from manyhands.categorical.table import Annotations, as_annotations
@@ -60,7 +60,7 @@ def attribute_of(given: Any, names: Names, about: str) -> Attribute:
     group_codes = np.full(len(names), -1, np.int64)
     group_codes[place] = codes
     if (group_codes < 0).any():
-        lacking = counted(int((group_codes < 0).sum()), about)
+        lacking = plural(int((group_codes < 0).sum()), about)
         warn_of_data(f"the attribute does not cover {lacking} of {len(names):,}, which are left out")
     return Attribute(group_codes, groups)
 
@@ -82,7 +82,7 @@ def _pairs(given: Any, names: Names, about: str) -> tuple[Any, Any]:
     if _is_frame(given, about):
         others = [name for name in names_of(given) if name != about]
         if len(others) != 1:
-            raise ValueError(f"a frame of attributes has {about} and one column more, not {listed(others, 5)}")
+            raise ValueError(f"a frame of attributes has {about} and one column more, not {preview(others, 5)}")
         columns = take_columns(given, **{about: about, "attribute": others[0]})
         return Column(columns[about][1], about).names().values, list(_plain(columns["attribute"][1]))
     if hasattr(given, "index") and hasattr(given, "to_numpy"):
@@ -107,7 +107,7 @@ def _is_frame(given: Any, about: str) -> bool:
 def _of_file(path: Any, about: str, names: Names, column: str | None) -> tuple[Any, Any]:
     ids, columns = read_beside(path, about, names, wanted=() if column is None else (column,))
     if len(columns) != 1:
-        raise ValueError(f"{path} has the columns {listed(list(columns), 5)}; name one: (path, column)")
+        raise ValueError(f"{path} has the columns {preview(list(columns), 5)}; name one: (path, column)")
     return ids, _plain(next(iter(columns.values())))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from manyhands import metrics
 from manyhands._base import arrow
-from manyhands._base.checks import check_positive, counted
+from manyhands._base.checks import check_positive, plural
 from manyhands._base.estimator import Array
 from manyhands._base.limits import check_memory
 from manyhands._base.names import Names
@@ -64,7 +64,7 @@ class Conditioned:
 
     def __repr__(self) -> str:
         return (
-            f"<Conditioned: {counted(len(self.names), 'worker')} on {', '.join(map(str, self.groups))}; what is common "
+            f"<Conditioned: {plural(len(self.names), 'worker')} on {', '.join(map(str, self.groups))}; what is common "
             f"to all groups stands for {self.strength:.3g} answers>"
         )
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from manyhands import metrics
 from manyhands._base import arrow
-from manyhands._base.checks import check_between, check_choice, check_number, counted
+from manyhands._base.checks import check_between, check_choice, check_number, plural
 from manyhands._base.estimator import Array
 from manyhands._base.names import Names
 from manyhands.categorical.base import Aggregator
@@ -87,7 +87,7 @@ class Gaps:
         lines += [f"aggregate: {gap}" for gap in self.aggregate.values()]
         lines += [f"predictions: {gap}" for gap in (self.predictions or {}).values()]
         if self.workers:
-            lines.append(f"and {counted(len(self.workers), 'worker')} (frame())")
+            lines.append(f"and {plural(len(self.workers), 'worker')} (frame())")
         return "\n".join([*lines, *self.remarks])
 
 
@@ -255,7 +255,7 @@ class _Judge:
         if self.positive.any():
             return ()
         return (
-            f"With {counted(len(self.positive), 'class', 'classes')} only accuracy is compared; for the other gaps, "
+            f"With {plural(len(self.positive), 'class', 'classes')} only accuracy is compared; for the other gaps, "
             "name the class, or classes, that matter with positive=….",
         )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from manyhands._base import arrow
 from manyhands._base.building import Missing, Repeats, build, build_soft
-from manyhands._base.checks import check_choice, listed
+from manyhands._base.checks import check_choice, preview
 from manyhands._base.columns import spread
 from manyhands._base.data_checks import checked_order
 from manyhands._base.frames import WELL_KNOWN, one_known
@@ -263,7 +263,7 @@ class Log:
 
     def read(self) -> Any:
         """Return the table."""
-        with enough_memory(listed([str(one.path) for one in self.sources])):
+        with enough_memory(preview([str(one.path) for one in self.sources])):
             if self._layout == "wide":
                 return self._read_wide()
             if self._probabilities is not None:
@@ -325,7 +325,7 @@ class Log:
             "abstain": self.asked.get("abstain"),
             "fold_labels": self.asked.get("fold_labels", False),
         }
-        with enough_memory(listed([str(one.path) for one in self.sources])):
+        with enough_memory(preview([str(one.path) for one in self.sources])):
             read = self._roles(wanted, weak=Annotations._weak)
             when = read.ids["order"]
             moments = ranks(as_numbers(when.data, when.what, dates))
@@ -342,7 +342,7 @@ class Log:
         ``annotator_kind``, ``when``, ``explanation`` and ``failure`` those that the log has. All criteria of an export
         are there unless a question was chosen.
         """
-        with enough_memory(listed([str(one.path) for one in self.sources])):
+        with enough_memory(preview([str(one.path) for one in self.sources])):
             document = None if self._layout == "wide" else self.document
             if isinstance(document, Export):
                 question = self._question_of(document) if self._question or "label" in self.asked else None

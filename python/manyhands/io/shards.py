@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from manyhands._base import data_checks as checks
 from manyhands._base import soft_labels as soft
-from manyhands._base.checks import listed
+from manyhands._base.checks import preview
 from manyhands._base.frames import take_columns
 from manyhands._base.names import Column
 from manyhands._base.sources import Source
@@ -87,7 +87,7 @@ def _encoded_before(directory: str | os.PathLike[str], source: str | None, sourc
     if source is None or there.source != source:
         raise FileExistsError(
             f"{os.fspath(directory)} holds shards of another log, of other settings, or of files that have changed "
-            f"since, than {listed([str(one) for one in sources])}; name another directory, or delete it"
+            f"since, than {preview([str(one) for one in sources])}; name another directory, or delete it"
         )
     return there
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyhands._base import arrow
-from manyhands._base.checks import listed
+from manyhands._base.checks import preview
 from manyhands._base.columns import Chosen, Columns, columns_of, spread
 from manyhands._base.names import Names
 from manyhands._base.sources import Source
@@ -96,7 +96,7 @@ def _showing(made: Any, columns: Columns, role: str, column: str) -> Any:
         task = names.values[[place]].tolist()[0]
         two = [distinct.dictionary[int(at[place])].as_py()[:60] for at in (lowest, highest)]
         raise ValueError(
-            f"column {column!r} differs within task {task!r} ({listed(two)}); show a column with one value per task"
+            f"column {column!r} differs within task {task!r} ({preview(two)}); show a column with one value per task"
         )
     return made._showing(_aligned(made._tasks, names, distinct.dictionary.take(arrow.from_numpy(lowest))))
 
@@ -120,11 +120,11 @@ def chosen_field(items: Mapping[Any, Mapping[str, Any]], asked: str, name: str) 
         found = [known[one] for one in _FIELDS if one in known] or (fields if len(fields) == 1 else [])
         if not found:
             raise ValueError(
-                f"{name} has several fields to show: choose one with {argument('show')}; they are {listed(fields, 20)}"
+                f"{name} has several fields to show: choose one with {argument('show')}; they are {preview(fields, 20)}"
             )
         field = found[0]
     if field not in fields:
-        raise ValueError(f"{name} has no field {asked!r} to show; it has {listed(fields, 20)}")
+        raise ValueError(f"{name} has no field {asked!r} to show; it has {preview(fields, 20)}")
     given = {task: item.get(field) for task, item in items.items()}
     return {task: value if isinstance(value, str) else str(value) for task, value in given.items() if value is not None}
 

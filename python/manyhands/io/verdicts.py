@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands._base import arrow
-from manyhands._base.checks import listed
+from manyhands._base.checks import preview
 from manyhands._base.columns import Columns, columns_of
 from manyhands._base.frames import WELL_KNOWN, known_among, match_columns, names_of, one_known
-from manyhands._base.labels import merged
+from manyhands._base.labels import merge_spellings
 from manyhands._base.names import Column
 from manyhands._base.table import Records
 from manyhands.errors import MissingColumnError, argument
@@ -111,7 +111,7 @@ def wide_columns(
     for name in [one for one in (task, *workers, show) if one is not None]:
         if name not in names:
             role = "task" if name == task else "shown" if name == show else "worker"
-            raise ValueError(f"no {role} column {name!r}; the columns are {listed([*names], 20)}")
+            raise ValueError(f"no {role} column {name!r}; the columns are {preview([*names], 20)}")
     return task, workers
 
 
@@ -131,7 +131,7 @@ def melted(wide: pa.Table, kind: str, asked: Mapping[str, Any], *, text: bool = 
     """
     task, workers = wide_columns(wide.column_names, asked)
     if not workers:
-        raise ValueError(f"no column of a worker among {listed(wide.column_names, 20)}; name them with worker=")
+        raise ValueError(f"no column of a worker among {preview(wide.column_names, 20)}; name them with worker=")
     tasks = list(range(wide.num_rows)) if task is None else wide.column(task).to_pylist()
     said = [value for worker in workers for value in wide.column(worker).to_pylist()]
     whose = [worker for worker in workers for _ in tasks]
@@ -168,7 +168,7 @@ def extra_columns(names: Sequence[str], asked: Mapping[str, Any], used: Iterable
         if role in asked:
             if asked[role] not in names:
                 raise MissingColumnError(
-                    f"no {role} column {asked[role]!r}; the columns are {listed([*names], 20)}", role
+                    f"no {role} column {asked[role]!r}; the columns are {preview([*names], 20)}", role
                 )
             found[role] = asked[role]
             continue
@@ -251,13 +251,13 @@ def _spelt_out(column: Column, *, fold: bool = False) -> pa.Array:
     missing = column.missing()
     if missing is None:
         codes, names = column.encode()
-        codes, names = merged(codes, names, None, None) if fold else (codes, names)
+        codes, names = merge_spellings(codes, names, None, None) if fold else (codes, names)
         return names.take(codes.astype(np.int64)).arrow()
     present = np.flatnonzero(~missing)
     if not len(present):
         return pa.nulls(len(column), pa.large_string())
     codes, names = column.at(present).encode()
-    codes, names = merged(codes, names, None, None) if fold else (codes, names)
+    codes, names = merge_spellings(codes, names, None, None) if fold else (codes, names)
     at = np.full(len(column), -1, np.int64)
     at[present] = codes
     return names.arrow().take(pa.array(at, mask=missing))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyhands._base.atomic import atomic_write, check_output
-from manyhands._base.checks import counted
+from manyhands._base.checks import plural
 from manyhands.judges.summary import as_dict
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def write_page(panel: Panel, path: str | os.PathLike[str], title: str | None = N
 
 def render(content: dict[str, Any], title: str | None = None) -> str:
     """The page about what `as_dict` returns."""
-    judges, items = counted(len(content["judges"]), "judge"), counted(content["n_items"], "item")
+    judges, items = plural(len(content["judges"]), "judge"), plural(content["n_items"], "item")
     title = title or f"{judges} on {items}"
     style = (files("manyhands.report") / "page.css").read_text(encoding="utf-8") + _STYLE
     body = [

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyhands._base import arrow
-from manyhands._base.checks import check_number, counted, listed, warn_of_data
+from manyhands._base.checks import check_number, plural, preview, warn_of_data
 from manyhands._base.estimator import Array
 from manyhands.audit.effective import EffectiveNumber
 from manyhands.audit.groups import groups
@@ -191,7 +191,7 @@ class Panel:
     def __getitem__(self, criterion: Any) -> Panel:
         """Return the panel of one criterion."""
         if criterion not in self._parts:
-            raise KeyError(f"no criterion {criterion!r}; the log has {listed(self.criteria, 20)}")
+            raise KeyError(f"no criterion {criterion!r}; the log has {preview(self.criteria, 20)}")
         return Panel({criterion: self._parts[criterion]}, self.source)
 
     def __iter__(self) -> Any:
@@ -240,7 +240,7 @@ class Panel:
     def _part(self, what: str) -> Part:
         if len(self._parts) > 1:
             raise ValueError(
-                f"the log has {counted(len(self._parts), 'criterion', 'criteria')}: take {what} of one of them, such "
+                f"the log has {plural(len(self._parts), 'criterion', 'criteria')}: take {what} of one of them, such "
                 f"as panel[{self.criteria[0]!r}].{what}, or all in frames"
             )
         return next(iter(self._parts.values()))
@@ -311,7 +311,7 @@ class Panel:
         names = {str(name): code for code, name in enumerate(data.systems)}
         for name in (first, second):
             if str(name) not in names:
-                raise ValueError(f"no system {name!r}; the log has {listed(data.systems, 20)}")
+                raise ValueError(f"no system {name!r}; the log has {preview(data.systems, 20)}")
         if str(first) == str(second):
             raise ValueError(f"a difference needs two systems, not {first!r} twice")
         part.need_gold("a difference")
@@ -354,9 +354,7 @@ class Panel:
             mask = part.data.system_of == code
             _, y, _, design = part.labeled(mask)
             if len(y) < 2:
-                raise ValueError(
-                    f"system {name!r} has {counted(len(y), 'human label')}; a difference needs two or more"
-                )
+                raise ValueError(f"system {name!r} has {plural(len(y), 'human label')}; a difference needs two or more")
             pieces.append(powered_mean(y, *part.predicted(mask), design))
         spread = part.data.bounds[1] - part.data.bounds[0]
         # A constant sample still leaves room for one label that differs.
@@ -416,7 +414,7 @@ class Panel:
         if not data.is_classes:
             raise ValueError("a confusion matrix is for classes; the verdicts are numbers")
         if judge not in data.judges:
-            raise ValueError(f"no judge {judge!r}; the log has {listed(data.judges, 20)}")
+            raise ValueError(f"no judge {judge!r}; the log has {preview(data.judges, 20)}")
         part.need_gold("a confusion matrix")
         place = np.full(data.n_items, -1, np.int64)
         place[part.gold[0]] = part.gold_class
@@ -619,9 +617,9 @@ class Panel:
 
     def __repr__(self) -> str:
         counts = {"judge": len(self.judges), "item": self.n_items, "human label": self.n_gold}
-        sizes = ", ".join(counted(n, what) for what, n in counts.items())
+        sizes = ", ".join(plural(n, what) for what, n in counts.items())
         if len(self._parts) > 1:
-            return f"<Panel: {sizes}, {counted(len(self._parts), 'criterion', 'criteria')}>"
+            return f"<Panel: {sizes}, {plural(len(self._parts), 'criterion', 'criteria')}>"
         part = next(iter(self._parts.values()))
         lines = [f"<Panel: {sizes}>"]
         lines.append(repr(self.score) if len(part.gold[0]) >= 2 else "score: needs human labels, pass gold=")
@@ -663,10 +661,10 @@ def _population(group: list[Any], population: Mapping[Any, float] | None, n: int
     names = [str(one) for one in group]
     lacking = sorted(set(names) - set(entry))
     if lacking:
-        raise ValueError(f"population= has no share for the group {listed(lacking)}")
+        raise ValueError(f"population= has no share for the group {preview(lacking)}")
     empty = sorted(name for name, share in entry.items() if share > 0 and name not in set(names))
     if empty:
-        raise ValueError(f"no human label is by the group {listed(empty)} of population=")
+        raise ValueError(f"no human label is by the group {preview(empty)} of population=")
     counts = {name: names.count(name) for name in set(names)}
     return np.array([entry[name] / counts[name] for name in names]) * n
 

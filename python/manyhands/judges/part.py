@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands._base.checks import counted
+from manyhands._base.checks import plural
 from manyhands._base.estimator import Array
 from manyhands.audit.dependence import dependence
 from manyhands.audit.effective import EffectiveNumber, from_errors
@@ -124,7 +124,7 @@ class Part:
     def need_gold(self, what: str) -> None:
         """Raise where there are too few human labels."""
         if len(self.gold[0]) < 2:
-            n = counted(len(self.gold[0]), "human label")
+            n = plural(len(self.gold[0]), "human label")
             raise ValueError(
                 f"{what} needs human labels ({n} given): judges alone cannot show how wrong they are; pass gold= with "
                 f"{FEWEST} or more labels of a random sample of the items"

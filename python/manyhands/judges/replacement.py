@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from manyhands._base import arrow
-from manyhands._base.checks import check_between, check_choice, check_number, counted, listed
+from manyhands._base.checks import check_between, check_choice, check_number, plural, preview
 from manyhands._base.estimator import Array
 from manyhands._base.frames import names_of
 from manyhands._base.table import Records
@@ -96,7 +96,7 @@ class Replacement:
 
     def __repr__(self) -> str:
         verdict = "may replace" if self.passed else "may not replace"
-        n = counted(len(self._rows["annotator"]), "annotator")
+        n = plural(len(self._rows["annotator"]), "annotator")
         first = (
             f"<The judge {verdict} the annotators: wins against {self.winning_rate:.0%} of {n}, advantage "
             f"{self.advantage:.3f}, 95 % interval {self.low:.3f}–{self.high:.3f}>"
@@ -227,7 +227,7 @@ def replacement_test(
     rate = float(rejected.mean())
     warnings = []
     if skipped:
-        warnings.append(f"Not compared, with fewer than {min_items} items: {listed(skipped)}.")
+        warnings.append(f"Not compared, with fewer than {min_items} items: {preview(skipped)}.")
     if len(names) < 3:
         warnings.append("Fewer than three annotators: who represents the group is a comparison with one or two people.")
     return Replacement(
@@ -340,7 +340,7 @@ def _answers_of_judge(data: Any) -> tuple[dict[Any, Any], str | None]:
         outcome, kind = _answers(data, "judge")
     if len(outcome) != 1:
         raise ValueError(
-            f"judge has answers of {counted(len(outcome), 'judge')}: {listed(list(outcome))}; pass those of one"
+            f"judge has answers of {plural(len(outcome), 'judge')}: {preview(list(outcome))}; pass those of one"
         )
     return next(iter(outcome.values())), kind
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from manyhands._base.checks import check_between, check_number, counted
+from manyhands._base.checks import check_between, check_number, plural
 from manyhands.judges.estimates import Difference
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def markdown(panel: Panel, gates: list[str], *, title: str = "Judges") -> str:
     """A summary for a pull request or a job's page."""
     lines = [f"## {_cell(title)}", ""]
     counts = {"judge": len(panel.judges), "item": panel.n_items, "human label": panel.n_gold}
-    lines += [", ".join(counted(n, what) for what, n in counts.items()) + ".", ""]
+    lines += [", ".join(plural(n, what) for what, n in counts.items()) + ".", ""]
     lines += [f"**Fails:** {_cell('; '.join(gates))}." if gates else "All limits hold.", ""]
     if panel.n_gold >= 2:
         lines += ["| score | estimate | 95 % interval | human labels | worth |", "| --- | --: | --: | --: | --: |"]
@@ -169,7 +169,7 @@ def markdown(panel: Panel, gates: list[str], *, title: str = "Judges") -> str:
         for row in biased[:_MOST]
     ]
     if panel.n_failed:
-        lines.append(f"- {counted(panel.n_failed, 'verdict')} could not be read.")
+        lines.append(f"- {plural(panel.n_failed, 'verdict')} could not be read.")
     lines += [f"- {_cell(remark)}" for remark in panel.warnings]
     return "\n".join(lines).rstrip() + "\n"
 

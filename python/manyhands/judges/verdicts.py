@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands._base.checks import counted, listed, warn_of_data
+from manyhands._base.checks import plural, preview, warn_of_data
 from manyhands._base.estimator import Array
-from manyhands._base.frames import WEAK, WELL_KNOWN, known_among, names_of, normalised
+from manyhands._base.frames import WEAK, WELL_KNOWN, known_among, names_of, normalize_name
 from manyhands._base.table import Records
 from manyhands.categorical.table import Annotations
 from manyhands.errors import MissingColumnError
@@ -226,16 +226,16 @@ def _from_files(
 ) -> Table:
     """Read plain tables with all their columns, and exports as their readers do."""
     worker = columns_by_role.get("judge")
-    chosen = {"worker": worker} if worker is not None else {}
-    log = open_log(data, layout=layout, kind=KINDS.get(kind or "") if layout == "long" else None, **chosen)
-    where = listed([str(one.path) for one in log.sources])
+    columns_given = {"worker": worker} if worker is not None else {}
+    log = open_log(data, layout=layout, kind=KINDS.get(kind or "") if layout == "long" else None, **columns_given)
+    where = preview([str(one.path) for one in log.sources])
     document: Any = None if layout == "wide" else log.document
     if layout == "wide" or isinstance(document, Export):
-        named = next(
+        named_role = next(
             (role for role, name in columns_by_role.items() if name not in (None, role) and role != "judge"), None
         )
-        if named is not None and not gold and document is not None:
-            raise ValueError(f"{named}= names a column, and {where} is an export, which has no columns to choose")
+        if named_role is not None and not gold and document is not None:
+            raise ValueError(f"{named_role}= names a column, and {where} is an export, which has no columns to choose")
         table, truth = _from_frame(_by_item(log.verdicts()), {}, where, gold), log.gold()
         if truth is None or gold:
             return table
@@ -302,7 +302,7 @@ def find_roles(
         if role not in roles:
             continue
         if name not in names:
-            raise MissingColumnError(f"{what} has no column {name!r}; its columns are {listed(list(names), 30)}", role)
+            raise MissingColumnError(f"{what} has no column {name!r}; its columns are {preview(list(names), 30)}", role)
         outcome[role] = name
     for role, reference in roles.items():
         if role not in outcome:
@@ -317,7 +317,7 @@ def find_roles(
         if role not in outcome:
             raise MissingColumnError(
                 f"{what} has no column that looks like its {role}; pass {role}=…; its columns are "
-                f"{listed(list(names), 30)}",
+                f"{preview(list(names), 30)}",
                 role,
             )
     return outcome
@@ -325,7 +325,7 @@ def find_roles(
 
 def _first(matches: list[str], reference: tuple[str, ...]) -> str:
     order = {name: place for place, name in enumerate(reference)}
-    return min(matches, key=lambda name: order.get(normalised(name), order.get(name, len(order))))
+    return min(matches, key=lambda name: order.get(normalize_name(name), order.get(name, len(order))))
 
 
 @dataclass(frozen=True)
@@ -476,12 +476,12 @@ def encode(
             places = np.array(codes, np.int64)[of_gold["criterion"].codes]
             unknown = of_gold["criterion"].take(np.flatnonzero(places < 0)).compact().names
             if len(places) and (places < 0).all():
-                raise ValueError(f"gold has no criterion of the log, only {listed(unknown)}")
+                raise ValueError(f"gold has no criterion of the log, only {preview(unknown)}")
             if unknown:
-                warn_of_data(f"gold has criteria without verdicts of a judge: {listed(unknown)}")
+                warn_of_data(f"gold has criteria without verdicts of a judge: {preview(unknown)}")
         elif len(names) > 1:
             raise ValueError(
-                f"the log has {counted(len(names), 'criterion', 'criteria')}; gold needs a column criterion"
+                f"the log has {plural(len(names), 'criterion', 'criteria')}; gold needs a column criterion"
             )
     parts = {}
     for place, name in enumerate(names):
@@ -571,7 +571,7 @@ def _encode_part(
     warnings: list[str] = []
     repeats = n - len(np.unique(item * len(judges.names) + judge))
     if repeats:
-        warnings.append(f"{counted(repeats, 'verdict')}{about} repeat a judge's verdict on the same item; all count.")
+        warnings.append(f"{plural(repeats, 'verdict')}{about} repeat a judge's verdict on the same item; all count.")
     warnings += [
         f"Judge {judges.names[place]!r} failed on every item{about}; no estimate uses it."
         for place in np.flatnonzero(np.bincount(judge[~failed], minlength=len(judges.names)) == 0).tolist()
@@ -689,8 +689,8 @@ def _scheme(
     by_people, by_judges = {_key(one) for one in human}, {_key(one) for one in reply}
     if human and not by_people & by_judges:
         raise ValueError(
-            f"people and judges use different classes{about}: {listed(sorted(by_people))} and "
-            f"{listed(sorted(by_judges))}; name them alike"
+            f"people and judges use different classes{about}: {preview(sorted(by_people))} and "
+            f"{preview(sorted(by_judges))}; name them alike"
         )
     by_key: dict[Any, Any] = {}
     for one in every:
@@ -736,7 +736,7 @@ def _worths(keys: list[Any], positive: Any, values: Mapping[Any, float] | None, 
         entry = {_key(name): float(value) for name, value in values.items()}
         lacking = [key for key in keys if key not in entry]
         if lacking:
-            raise ValueError(f"values= has no number for {listed(lacking)}")
+            raise ValueError(f"values= has no number for {preview(lacking)}")
         return [entry[key] for key in keys]
     if positive is not None:
         targets = {
@@ -744,13 +744,15 @@ def _worths(keys: list[Any], positive: Any, values: Mapping[Any, float] | None, 
         }
         unknown = sorted(targets - set(keys))
         if unknown:
-            raise ValueError(f"positive= names {listed(unknown)}, which no verdict is; verdicts are {listed(keys, 20)}")
+            raise ValueError(
+                f"positive= names {preview(unknown)}, which no verdict is; verdicts are {preview(keys, 20)}"
+            )
         return [float(key in targets) for key in keys]
     reference = [VALUES.get(str(key).lower()) for key in keys]
     if None in reference:
         raise ValueError(
-            f"the verdicts{about} {listed(keys, 20)} do not show which of them counts as a pass: pass positive='…', or "
-            "values={…} with a number for each"
+            f"the verdicts{about} {preview(keys, 20)} do not show which of them counts as a pass: pass positive='…', "
+            "or values={…} with a number for each"
         )
     return [float(value) for value in reference if value is not None]
 
@@ -797,10 +799,10 @@ def _gold_rows(
     lost = np.flatnonzero(reply & ~there)
     unknown = gold["task"].take(lost[:4]).values()
     if len(lost) and not (reply & there).any():
-        raise ValueError(f"gold labels no item of {source}: {listed(unknown)} are not among its items")
+        raise ValueError(f"gold labels no item of {source}: {preview(unknown)} are not among its items")
     if len(lost):
         warn_of_data(
-            f"{len(lost):,} of {int(reply.sum()):,} gold labels are for items not in the log: {listed(unknown)}"
+            f"{len(lost):,} of {int(reply.sum()):,} gold labels are for items not in the log: {preview(unknown)}"
         )
     rows = np.flatnonzero(reply & there)
     item = item[rows]

@@ -82,7 +82,7 @@ class AnchorTransition(PerformanceLearner):
     """
 
     _joint = False
-    _kept: ClassVar[dict[str, bool]] = PerformanceLearner._kept | {"_anchors": False}
+    _saved_state: ClassVar[dict[str, bool]] = PerformanceLearner._saved_state | {"_anchors": False}
     _training_parts: ClassVar[tuple[str, ...]] = ("first", "performance", "workers")
 
     def __init__(

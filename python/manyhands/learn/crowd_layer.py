@@ -334,11 +334,11 @@ class RunningVolume(nn.Module):
     def forward(self, gram: Tensor, what: str = "the Gram matrix") -> Tensor:
         """Add the Gram matrix of a batch and return the log-determinant of the running one."""
         now = self.momentum * self.gram + (1 - self.momentum) * gram
-        seen = self.momentum * self.seen + (1 - self.momentum)
+        average = self.momentum * self.seen + (1 - self.momentum)
         if self.training:
             self.gram.copy_(now.detach())
-            self.seen.copy_(seen)
+            self.seen.copy_(average)
         # Dividing by the total weight removes the bias of the first batches. Gradients are those of the latest batch
         # with full weight.
-        whole = (now / seen).detach() + gram - gram.detach()
+        whole = (now / average).detach() + gram - gram.detach()
         return log_det(whole, ridge=self.ridge, what=what)

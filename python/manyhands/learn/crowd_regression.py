@@ -152,7 +152,7 @@ class CrowdRegression(ShrunkLearner):
     def _take_values(self, values: Array) -> None:
         self._values = torch.from_numpy((values - self._mean) / self._deviation).float()
 
-    _kept: ClassVar[dict[str, bool]] = NetworkEstimator._kept | {"_mean": False, "_deviation": False}
+    _saved_state: ClassVar[dict[str, bool]] = NetworkEstimator._saved_state | {"_mean": False, "_deviation": False}
 
     def _make_parts(self, data: CrowdData) -> dict[str, nn.Module]:
         self._on_device = self._values.to(self._on) if hasattr(self, "_values") else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands._base.checks import check_number, listed
+from manyhands._base.checks import check_number, preview
 from manyhands._base.estimator import Array
 from manyhands._base.names import Column
 from manyhands._train.batch import as_votes, rows_of
@@ -75,21 +75,21 @@ def leave_subjects_out(
     codes, names = column.encode()
     if len(names) < 2:
         raise ValueError("subjects are all the same: no other subject is left to train on")
-    chosen = range(len(names))
+    places_used = range(len(names))
     if only is not None:
-        wanted = list(only)
-        places = names.find(wanted)
+        subject_list = list(only)
+        places = names.find(subject_list)
         if (places < 0).any():
-            unknown = [name for name, place in zip(wanted, places, strict=True) if place < 0]
-            raise ValueError(f"only names unknown subjects: {listed(unknown)}")
-        chosen = places.tolist()
+            unknown = [name for name, place in zip(subject_list, places, strict=True) if place < 0]
+            raise ValueError(f"only names unknown subjects: {preview(unknown)}")
+        places_used = places.tolist()
     out = np.full((n, table.n_classes), np.nan)
-    for code in chosen:
-        held = codes == code
+    for code in places_used:
+        is_held_out = codes == code
         # Rows of X keep their numbers: only the votes on the held-out samples are left out.
-        rest = table.select(tasks=table.tasks[~held[rows]])
+        rest = table.select(tasks=table.tasks[~is_held_out[rows]])
         trained = _copy(learner).fit(X, rest, tasks=tasks)
-        out[held] = trained.predict_proba(X)[held]
+        out[is_held_out] = trained.predict_proba(X)[is_held_out]
     return out
 
 
@@ -143,17 +143,17 @@ def leave_annotators_out(
     if table.n_workers < 3:
         raise ValueError(f"votes have {table.n_workers} annotators; comparing one with others needs at least 3")
     if only is None:
-        chosen = np.flatnonzero(table.labels_per_worker >= min_overlap).tolist()
+        places_used = np.flatnonzero(table.labels_per_worker >= min_overlap).tolist()
     else:
-        wanted = list(only)
-        places = table._workers.find(wanted)
+        annotators = list(only)
+        places = table._workers.find(annotators)
         if (places < 0).any():
-            unknown = [name for name, place in zip(wanted, places, strict=True) if place < 0]
-            raise ValueError(f"only names unknown annotators: {listed(unknown)}")
-        chosen = places.tolist()
+            unknown = [name for name, place in zip(annotators, places, strict=True) if place < 0]
+            raise ValueError(f"only names unknown annotators: {preview(unknown)}")
+        places_used = places.tolist()
     names = table.workers
     columns: dict[str, list[Any]] = {"worker": [], "n_answers": [], "model": [], "others": [], "n_others": []}
-    for code in chosen:
+    for code in places_used:
         name = names[code : code + 1].tolist()[0]
         own = table.select(workers=[name])
         rest = table.select(workers=[other for other in names.tolist() if other != name])
@@ -176,8 +176,8 @@ def _copy(learner: Learner) -> Learner:
 
 
 def _kappa(table: Annotations, one: Any, other: Any, min_overlap: int) -> float:
-    found = cohen_kappa(table, (one, other))
-    return found.value if found.n_tasks >= min_overlap else float("nan")
+    kappa = cohen_kappa(table, (one, other))
+    return kappa.value if kappa.n_tasks >= min_overlap else float("nan")
 
 
 def _agreement(own: Annotations, predicted: npt.NDArray[Any]) -> float:

@@ -259,14 +259,14 @@ def taxonomy_paths(taxonomy: Mapping[Any, Any], classes: Sequence[Any]) -> list[
     """Return the nodes above each class, from the top down; raise for taxonomies that are not trees of the classes."""
     if not isinstance(taxonomy, Mapping):
         raise TypeError(f"taxonomy must be a mapping from class or group to its group, not {type(taxonomy).__name__}")
-    known = set(classes)
+    class_set = set(classes)
     for child, parent in taxonomy.items():
-        if parent in known:
+        if parent in class_set:
             raise ValueError(f"taxonomy puts {child!r} below {parent!r}, which is a class; groups need other names")
     missing = [name for name in classes if name not in taxonomy]
     if missing:
         raise ValueError(f"taxonomy has no group for class {missing[0]!r}; map it to a group, or to None for none")
-    unknown = [child for child in taxonomy if child not in known and child not in set(taxonomy.values())]
+    unknown = [child for child in taxonomy if child not in class_set and child not in set(taxonomy.values())]
     if unknown:
         raise ValueError(f"taxonomy names {unknown[0]!r}, which is neither a class of the votes nor a group")
     paths = []

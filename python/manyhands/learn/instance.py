@@ -91,7 +91,7 @@ class COINNet(GeoCrowdNet):
             if not getattr(self, name):
                 raise ValueError(f"{name} must be above 0")
 
-    _kept: ClassVar[dict[str, bool]] = GeoCrowdNet._kept | {"_outlier_scores": False}
+    _saved_state: ClassVar[dict[str, bool]] = GeoCrowdNet._saved_state | {"_outlier_scores": False}
     _training_parts: ClassVar[tuple[str, ...]] = ("shifts",)
 
     def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
@@ -129,8 +129,8 @@ class COINNet(GeoCrowdNet):
             each = np.flatnonzero(self._deviates.cpu().numpy()[tasks])
             answers = np.einsum("ak,akl->al", self._predicted(data)[tasks[each]], self._matrices()[workers[each]])
             away = np.eye(data.votes.n_classes)[labels[each]] - answers
-            chosen: Array = np.bincount(tasks[each], (away**2).sum(axis=1), data.votes.n_tasks).astype(np.float64)
-            return chosen
+            distances: Array = np.bincount(tasks[each], (away**2).sum(axis=1), data.votes.n_tasks).astype(np.float64)
+            return distances
         squares = (self._shifts(torch.arange(self._begin[-1], device=self._on)) ** 2).sum(dim=1)
         totals = np.concatenate([[0.0], np.cumsum(squares.double().cpu().numpy())])
         norms: Array = totals[self._begin[1:]] - totals[self._begin[:-1]]
@@ -144,9 +144,9 @@ class COINNet(GeoCrowdNet):
         columns = self._matrices()[workers, :, labels]
         right = (self._predicted(data)[tasks] * columns).sum(axis=1)
         losses = np.bincount(tasks, -np.log(np.maximum(right, 1e-30)), data.votes.n_tasks)
-        chosen = np.argsort(-losses, kind="stable")[: self.most_outliers]
+        outliers = np.argsort(-losses, kind="stable")[: self.most_outliers]
         self._deviates[:] = False
-        self._deviates[torch.from_numpy(chosen[losses[chosen] > 0]).to(self._on)] = True
+        self._deviates[torch.from_numpy(outliers[losses[outliers] > 0]).to(self._on)] = True
 
     def _start_epoch(self, epoch: int, data: CrowdData) -> None:
         super()._start_epoch(epoch, data)
@@ -202,8 +202,8 @@ class InstanceLearner(Learner):
         self._parts_or_fail().eval()
         for batch in data.batches(data.samples, PREDICTED, self._on):
             probs = self._forward(batch.x).exp()[batch.sample]
-            weighed = probs[:, :, None] * self._log_confusion(batch).exp() + 1e-9 / k
-            total.index_add_(0, batch.worker.cpu(), weighed.double().cpu())
+            joint = probs[:, :, None] * self._log_confusion(batch).exp() + 1e-9 / k
+            total.index_add_(0, batch.worker.cpu(), joint.double().cpu())
         confusion = total / total.sum(dim=2, keepdim=True)
         return torch.nan_to_num(confusion, nan=1.0 / k).numpy()
 

@@ -17,7 +17,7 @@ from manyhands._base.estimator import Array, Progress, concrete
 from manyhands._train.batch import Batch, CrowdData, Features, as_features, as_votes, rows_of
 from manyhands._train.estimator import CrowdNetworkEstimator, checked_logits
 from manyhands._train.module_calls import run
-from manyhands._train.probabilities import estimated_confusion, log_softmax, normalised
+from manyhands._train.probabilities import estimated_confusion, log_softmax, softmax_rows
 from manyhands._train.settings import REDUCTIONS, TrainingOptions
 from manyhands.categorical._passes import posterior_under
 from manyhands.categorical._priors import probabilities
@@ -190,7 +190,7 @@ class Learner(CrowdNetworkEstimator):
 
     def _predicted(self, data: CrowdData) -> Array:
         """Class probabilities of the training samples, (n_samples, n_classes)."""
-        return normalised(self._log_probs(data.features, data.rows))
+        return softmax_rows(self._log_probs(data.features, data.rows))
 
     def predict_proba(self, X: Any, votes: Any = None, *, tasks: Any = None) -> Array:
         """Return class probabilities, shape (n, n_classes), from features alone or from features and votes.
@@ -215,14 +215,14 @@ class Learner(CrowdNetworkEstimator):
         """
         self._fitted()
         log_probs = self._log_probs_of(X)
-        return normalised(log_probs) if votes is None else self._forecast(log_probs, as_votes(votes), tasks)
+        return softmax_rows(log_probs) if votes is None else self._forecast(log_probs, as_votes(votes), tasks)
 
     def _forecast(self, log_probs: Array, votes: Annotations, tasks: Any) -> Array:
         """Posterior of the rows with annotations, and the network's prediction of the others."""
         rows = rows_of(votes, len(log_probs), tasks)
         table = self._recode(votes)
         confusion = self._carried_over(self.confusion_, self._workers.match(votes._workers))
-        posterior = normalised(log_probs)
+        posterior = softmax_rows(log_probs)
         posterior[rows] = posterior_under(table, np.ascontiguousarray(posterior[rows]), confusion)
         return posterior
 

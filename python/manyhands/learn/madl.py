@@ -15,7 +15,7 @@ from manyhands._base.checks import check_number
 from manyhands._base.estimator import Array
 from manyhands._train.batch import Batch, CrowdData
 from manyhands._train.large_tables import WorkerTable
-from manyhands._train.settings import DTYPES, TrainingOptions, explained
+from manyhands._train.settings import DTYPES, TrainingOptions, explain_errors
 from manyhands._train.trunk import n_features
 from manyhands.learn.heads import label_columns
 from manyhands.learn.instance import InstanceLearner
@@ -333,7 +333,7 @@ class AnnotMix(PerformanceLearner):
 
         with (
             torch.autocast(self._on.type, DTYPES[self.precision], enabled=self.precision != "float32"),
-            explained(self._network, x),
+            explain_errors(self._network, x),
         ):
             log_probs = super()._forward(mix(x[batch.sample]))
         every = torch.arange(batch.n_annotations, device=self._on)

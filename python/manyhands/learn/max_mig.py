@@ -17,7 +17,7 @@ from manyhands._train.batch import Batch, CrowdData, rows_of
 from manyhands._train.files import Outer, Topped
 from manyhands._train.large_tables import WorkerTable
 from manyhands._train.module_calls import plain
-from manyhands._train.probabilities import log_softmax, normalised
+from manyhands._train.probabilities import log_softmax, softmax_rows
 from manyhands._train.settings import Training, TrainingOptions
 from manyhands.categorical._makers import as_prior
 from manyhands.categorical._passes import expected_counts, judged_by, resembling
@@ -361,4 +361,4 @@ class MaxMIG(Learner):
             scores += crowd.network(embedded).double().cpu().numpy()
         out = log_probs.copy()
         out[rows] += scores
-        return normalised(out)
+        return softmax_rows(out)

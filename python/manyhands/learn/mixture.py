@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from manyhands._base.checks import check_choice, check_number, counted
+from manyhands._base.checks import check_choice, check_number, plural
 from manyhands._base.estimator import Array
 from manyhands._train.batch import Batch, CrowdData
 from manyhands._train.settings import TrainingOptions
@@ -69,7 +69,7 @@ class MixtureReward(CrowdReward):
     True
     """
 
-    _kept: ClassVar[dict[str, bool]] = CrowdReward._kept | {
+    _saved_state: ClassVar[dict[str, bool]] = CrowdReward._saved_state | {
         "_members": True,
         "_final_log_likelihood": False,
         "_member_names": False,
@@ -144,7 +144,7 @@ class MixtureReward(CrowdReward):
     def _rewards(self, outputs: Tensor) -> Tensor:
         if outputs.shape[2] != self.components:
             raise ValueError(
-                f"the backbone must return {counted(self.components, 'number')} per item (one reward per group), not "
+                f"the backbone must return {plural(self.components, 'number')} per item (one reward per group), not "
                 f"{outputs.shape[2]}"
             )
         return outputs

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyhands._base import arrow
-from manyhands._base.checks import listed
+from manyhands._base.checks import preview
 from manyhands._base.data_checks import made_table
 from manyhands._base.estimator import Array, Progress
 from manyhands._base.names import Names, sequence
@@ -84,7 +84,7 @@ def _rows_of_items(names: Names, n_rows: int, items: Any) -> npt.NDArray[np.int6
     if (rows < 0).any():
         advice = "pass the ids as items=" if items is None else "add them, or drop them with select(items=...)"
         raise ValueError(
-            f"items {listed(names.values[rows < 0].tolist())} have no row in X, which has {n_rows} rows; {advice}"
+            f"items {preview(names.values[rows < 0].tolist())} have no row in X, which has {n_rows} rows; {advice}"
         )
     return rows
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from manyhands import metrics
 from manyhands._base import arrow
-from manyhands._base.checks import check_choice, counted, listed
+from manyhands._base.checks import check_choice, plural, preview
 from manyhands._base.data_checks import made_table
 from manyhands._base.estimator import Array
 from manyhands._base.names import Names
@@ -154,7 +154,7 @@ def preference_weights(
     unknown = set(columns) - {*Comparisons.spec.roles}
     if unknown or (columns and isinstance(comparisons, Comparisons)):
         why = (
-            f"unknown column names: {listed(sorted(unknown))}"
+            f"unknown column names: {preview(sorted(unknown))}"
             if unknown
             else "a Comparisons table needs no column names"
         )
@@ -179,15 +179,15 @@ def preference_weights(
 
 def _select_method(games: Comparisons) -> Literal["pairs", "scores"]:
     pair, n_pairs = _pairs_of(games)[2:]
-    judged = np.unique(pair * games.n_workers + games.codes()[3]) // games.n_workers
+    games_per_pair = np.unique(pair * games.n_workers + games.codes()[3]) // games.n_workers
     # Repeated judgments of a pair by one worker indicate an arena, where pairs are not single questions.
-    once = len(judged) >= (1 - _MOST_AGAIN) * len(pair)
-    if once and np.mean(np.bincount(judged, minlength=n_pairs) > 1) >= _ENOUGH_REPEATED:
+    once = len(games_per_pair) >= (1 - _MOST_AGAIN) * len(pair)
+    if once and np.mean(np.bincount(games_per_pair, minlength=n_pairs) > 1) >= _ENOUGH_REPEATED:
         return "pairs"
     if 2 * games.n_annotations >= _ENOUGH_COMPARED * games.n_items:
         return "scores"
     raise ValueError(
-        f"of {counted(n_pairs, 'pair')} few have several judges, and {counted(games.n_items, 'item')} have few "
+        f"of {plural(n_pairs, 'pair')} few have several judges, and {plural(games.n_items, 'item')} have few "
         "comparisons, so reliability is not identified. Collect several judgments for some pairs, or pass "
         'method="pairs" or method="scores" to continue anyway'
     )
@@ -208,13 +208,19 @@ def _by_pairs(games: Comparisons, aggregator: Aggregator | None) -> tuple[Array,
     """Return the probability that the left item is better, from a model of pairs, and worker reliability."""
     left, _, outcomes, workers, _ = games.codes()
     first, _, pair, n_pairs = _pairs_of(games)
-    decided = outcomes != TIE
-    if not decided.any():
+    is_decided = outcomes != TIE
+    if not is_decided.any():
         raise ValueError("all comparisons are ties: there is no preference to weight")
     answers = ((left == first) != (outcomes == LEFT)).astype(np.uint16)
-    weights = None if games.weights is None else games.weights[decided]
+    weights = None if games.weights is None else games.weights[is_decided]
     table = made_table(
-        pair[decided].astype(np.uint32), workers[decided], answers[decided], weights, n_pairs, games.n_workers, 2
+        pair[is_decided].astype(np.uint32),
+        workers[is_decided],
+        answers[is_decided],
+        weights,
+        n_pairs,
+        games.n_workers,
+        2,
     )
     votes = Annotations(table, Names(np.arange(n_pairs)), games._workers, Names(np.arange(2)))
     model = (DawidSkene(model="one-coin") if aggregator is None else aggregator).fit(votes)

@@ -20,7 +20,7 @@ class MaskLog(TaskLog):
 
 
 @cache
-def simulated(n_tasks: int, size: int, careless: int, margin: int = 0) -> MaskLog:
+def simulate_log(n_tasks: int, size: int, careless: int, margin: int = 0) -> MaskLog:
     """Simulate a log of nine or more workers."""
     masks = mh.simulate(n_tasks, size=size, careless=careless, seed=n_tasks, kind="masks").log
     tasks, workers, _ = masks.table.columns()
@@ -51,17 +51,17 @@ class MaskSubject(Subject):
     @property
     def standard(self) -> MaskLog:
         """Six small images."""
-        return simulated(6, 16, 1)
+        return simulate_log(6, 16, 1)
 
     @property
     def other(self) -> MaskLog:
         """A log with fewer images, another size and more workers."""
-        return simulated(4, 12, 3)
+        return simulate_log(4, 12, 3)
 
     @property
     def large(self) -> MaskLog:
         """A log with more and larger images."""
-        return simulated(20, 48, 1)
+        return simulate_log(20, 48, 1)
 
 
 def _assert_same_masks(one: Any, other: Any, what: str) -> None:
@@ -96,7 +96,7 @@ def check_agreement(subject: MaskSubject) -> None:
 
 def check_padding(subject: MaskSubject) -> None:
     """Empty margins do not change scores and masks."""
-    before, after = subject.fitted(simulated(6, 16, 1)), subject.fitted(simulated(6, 16, 1, margin=5))
+    before, after = subject.fitted(simulate_log(6, 16, 1)), subject.fitted(simulate_log(6, 16, 1, margin=5))
     _assert_same_masks([mask[5:-5, 5:-5] for mask in after.masks_], before.masks_, "masks_ depend on margins")
     assert_same_frames(after.workers_frame(), before.workers_frame(), "scores of workers depend on margins")
     np.testing.assert_array_equal(after.confidence_, before.confidence_)

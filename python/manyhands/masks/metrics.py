@@ -78,17 +78,17 @@ def _mean_overlap(masks: Iterable[Any], truth: Iterable[Any], measure: Callable[
 
 def measures(known: Known, model: Any) -> dict[str, Any]:
     """Return the overlap of masks with known ones."""
-    wanted = known.columns("task", "mask")
+    truth_columns = known.columns("task", "mask")
     truth = Masks.from_frame(
-        {"task": wanted["task"], "mask": wanted["mask"], "worker": ["truth"] * len(wanted["task"])}
+        {"task": truth_columns["task"], "mask": truth_columns["mask"], "worker": ["truth"] * len(truth_columns["task"])}
     )
     ours, theirs = known.matched(model.tasks_, truth.tasks.tolist())
     if truth.n_annotations != truth.n_tasks:
         raise ValueError(f"{known.source} contains several masks of one task; keep one")
     masks = model.masks_
-    found, true = [masks[at] for at in ours], [truth.mask(at) for at in theirs]
+    predicted, true = [masks[at] for at in ours], [truth.mask(at) for at in theirs]
     return {
-        "iou": mask_iou(found, true),
-        "dice": mask_dice(found, true),
+        "iou": mask_iou(predicted, true),
+        "dice": mask_dice(predicted, true),
         "n_tasks": len(ours),
     }

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands._base import persist
 from manyhands._base.building import Missing, Repeats
-from manyhands._base.checks import counted, warn_of_data
+from manyhands._base.checks import plural, warn_of_data
 from manyhands._base.columns import Columns
 from manyhands._base.description import Fact, Spread
 from manyhands._base.ids import Ids
@@ -228,9 +228,9 @@ class Masks(Answers):
         yield from self._spreads("masks")
 
     def __repr__(self) -> str:
-        masks, tasks = counted(self.n_annotations, "mask"), counted(self.n_tasks, "task")
+        masks, tasks = plural(self.n_annotations, "mask"), plural(self.n_tasks, "task")
         weighted = ", weighted" if self.weights is not None else ""
-        who = counted(self.n_workers, "worker")
+        who = plural(self.n_workers, "worker")
         return f"<Masks: {masks} of {tasks} by {who}, {self._n_classes} classes{weighted}>"
 
     def _identity(self) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from manyhands._base.checks import listed
+from manyhands._base.checks import preview
 from manyhands._base.names import Names, sequence
 
 
@@ -103,7 +103,7 @@ def _places(names: Names, names_or_mask: list[Any]) -> npt.NDArray[np.int64]:
     place = names.match(sequence(names_or_mask))
     if (place < 0).any():
         unknown = [name for name, at in zip(names_or_mask, place, strict=True) if at < 0]
-        raise ValueError(f"truth names workers who are not in the table: {listed(unknown)}")
+        raise ValueError(f"truth names workers who are not in the table: {preview(unknown)}")
     return place
 
 

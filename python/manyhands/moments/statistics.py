@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands._base.checks import check_choice, check_number, check_pairing, counted
+from manyhands._base.checks import check_choice, check_number, check_pairing, plural
 from manyhands.categorical.table import Annotations, as_annotations
 
 Array = npt.NDArray[np.float64]
@@ -143,12 +143,12 @@ class Moments:
 
     def __repr__(self) -> str:
         parts = [
-            counted(self.n_workers, "worker"),
-            counted(self.n_classes, "class", "classes"),
-            counted(len(self.pairs), "pair"),
+            plural(self.n_workers, "worker"),
+            plural(self.n_classes, "class", "classes"),
+            plural(len(self.pairs), "pair"),
         ]
         if self.order == 3:
-            parts.append(counted(len(self.triples), "triple"))
+            parts.append(plural(len(self.triples), "triple"))
         return f"Moments({', '.join(parts)})"
 
 

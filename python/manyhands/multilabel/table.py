@@ -13,7 +13,7 @@ from manyhands import _core
 from manyhands._base import arrow, persist
 from manyhands._base import data_checks as checks
 from manyhands._base.building import Repeats
-from manyhands._base.checks import counted
+from manyhands._base.checks import plural
 from manyhands._base.columns import Columns, columns_of
 from manyhands._base.description import Fact, Spread, class_texts, largest
 from manyhands._base.ids import Ids, encode_ids
@@ -225,8 +225,8 @@ class MultiLabels(Answers):
         return _members_of(self.codes()[2], self._starts, self._members)
 
     def __repr__(self) -> str:
-        answers, tasks = counted(self.n_annotations, "answer"), counted(self.n_tasks, "task")
-        workers, labels = counted(self.n_workers, "worker"), counted(self.n_labels, "label")
+        answers, tasks = plural(self.n_annotations, "answer"), plural(self.n_tasks, "task")
+        workers, labels = plural(self.n_workers, "worker"), plural(self.n_labels, "label")
         return f"<MultiLabels: {answers} to {tasks} by {workers}, {labels}>"
 
     def _identity(self) -> tuple[Any, ...]:
@@ -325,7 +325,7 @@ def _encode_labels(label_values: list[Any], what: str, inventory: Iterable[Any] 
         return np.zeros(0, np.int64), fixed
     codes, names = Column(label_values, what).encode()
     if fixed is not None:
-        codes, names = checks.recoded(codes, names, fixed, "the inventory"), fixed
+        codes, names = checks.recode(codes, names, fixed, "the inventory"), fixed
     return codes.astype(np.int64), names
 
 

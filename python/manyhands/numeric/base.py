@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands._base import arrow
-from manyhands._base.checks import check_between, counted
+from manyhands._base.checks import check_between, plural
 from manyhands._base.estimator import Array, TaskEstimator
 from manyhands._base.fitted import Fit, TaskFitted, names, numbers
 from manyhands._base.limits import check_memory
@@ -61,7 +61,7 @@ class NumericAggregator(TaskEstimator[Ratings, ValueFit, ValueFitted]):
     def _check_room(self, votes: Ratings) -> None:
         # Values, errors, scratch space and worker parameters.
         n_bytes = 8 * votes.n_dims * (6 * votes.n_tasks + 24 * votes.n_workers)
-        tasks, workers = counted(votes.n_tasks, "task"), counted(votes.n_workers, "worker")
+        tasks, workers = plural(votes.n_tasks, "task"), plural(votes.n_workers, "worker")
         check_memory(n_bytes, f"{type(self).__name__} of {tasks} and {workers}", "fit fewer tasks at a time")
 
     # ----------------------------------------------------------------------------------------------- results
@@ -202,7 +202,7 @@ class NumericAggregator(TaskEstimator[Ratings, ValueFit, ValueFitted]):
         ratings = Ratings._as_table(votes)
         if ratings.n_dims != len(now.dimensions):
             raise ValueError(
-                f"the ratings have {counted(ratings.n_dims, 'number')} each, but the model was fitted to "
+                f"the ratings have {plural(ratings.n_dims, 'number')} each, but the model was fitted to "
                 f"{len(now.dimensions)}: {', '.join(map(str, now.dimensions.values.tolist()))}"
             )
         return self._flat(self._predict(now, ratings, now.workers.match(ratings._workers)))

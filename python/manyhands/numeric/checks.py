@@ -25,7 +25,7 @@ class RatingLog(TaskLog):
 
 
 @cache
-def simulated(n_tasks: int, n_workers: int, each: int, n_dims: int = 1, seed: int = 0) -> RatingLog:
+def simulate_log(n_tasks: int, n_workers: int, each: int, n_dims: int = 1, seed: int = 0) -> RatingLog:
     """Simulate typical workers plus one that always gives the same answer and one that guesses."""
     crowd = mh.simulate(
         n_tasks, n_workers, answers_per_task=each, n_dims=n_dims, mean=20.0, deviation=4.0, seed=seed, kind="numeric"
@@ -46,7 +46,7 @@ def _log(*rows: tuple[int, int, float], weights: list[float] | None = None) -> R
 
 def edge_cases() -> dict[str, RatingLog]:
     """Logs with edge cases."""
-    many = simulated(30, 6, 3)
+    many = simulate_log(30, 6, 3)
     return {
         "one rating": _log((0, 0, 3.0)),
         "one task": _log((0, 0, 3.0), (0, 1, 4.0), (0, 2, 9.0)),
@@ -62,7 +62,7 @@ def edge_cases() -> dict[str, RatingLog]:
         "tiny numbers": replace(many, answers=many.answers * 1e-300),
         "small differences": replace(many, answers=1e9 + many.answers * 1e-3),
         "constant workers": replace(many, answers=many.workers.astype(np.float64)),
-        "points": simulated(20, 6, 3, 2),
+        "points": simulate_log(20, 6, 3, 2),
     }
 
 
@@ -73,17 +73,17 @@ class NumberSubject(Subject):
     @property
     def standard(self) -> RatingLog:
         """Forty tasks, four ratings each."""
-        return simulated(40, 10, 4)
+        return simulate_log(40, 10, 4)
 
     @property
     def other(self) -> RatingLog:
         """A log with fewer tasks, and points."""
-        return simulated(25, 8, 3, 2, seed=5)
+        return simulate_log(25, 8, 3, 2, seed=5)
 
     @property
     def large(self) -> RatingLog:
         """A log of several chunks."""
-        return simulated(25_000, 100, 4, seed=2)
+        return simulate_log(25_000, 100, 4, seed=2)
 
     def answers(self, model: Any, votes: Any) -> dict[str, Callable[[], Any]]:
         """Return the methods of a fitted model that give results."""
@@ -142,7 +142,7 @@ def check_order_of_rows(subject: NumberSubject) -> None:
     np.testing.assert_array_equal(before.errors_, after.errors_)
 
 
-def _renamed(subject: NumberSubject, part: str) -> tuple[Any, Any, npt.NDArray[np.int64]]:
+def _rename_workers(subject: NumberSubject, part: str) -> tuple[Any, Any, npt.NDArray[np.int64]]:
     log = subject.standard
     codes = getattr(log, part)
     order = np.random.default_rng(1).permutation(int(codes.max()) + 1)
@@ -152,14 +152,14 @@ def _renamed(subject: NumberSubject, part: str) -> tuple[Any, Any, npt.NDArray[n
 
 def check_renaming_tasks(subject: NumberSubject) -> None:
     """Permuting task ids permutes their values."""
-    before, after, order = _renamed(subject, "tasks")
+    before, after, order = _rename_workers(subject, "tasks")
     assert_close(after.values_[order], before.values_, SAME, "values_, tasks renamed")
     assert_close(after.errors_[order], before.errors_, SAME, "errors_, tasks renamed")
 
 
 def check_renaming_workers(subject: NumberSubject) -> None:
     """Permuting worker ids permutes worker parameters and does not change values."""
-    before, after, order = _renamed(subject, "workers")
+    before, after, order = _rename_workers(subject, "workers")
     assert_close(after.values_, before.values_, SAME, "values_, workers renamed")
     assert_close(after.noise_[order], before.noise_, SAME, "noise_, workers renamed")
 

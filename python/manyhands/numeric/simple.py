@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands._base.checks import check_number, countable, listed
+from manyhands._base.checks import check_number, countable, preview
 from manyhands._base.estimator import Array
 from manyhands._base.fitted import Fit, numbers
 from manyhands._base.names import sequence
@@ -248,12 +248,12 @@ class WeightedMean(_Simple):
         place = sequence(self.weights).match(ratings._workers) if len(self.weights) else np.full(ratings.n_workers, -1)
         if (place < 0).any():
             raise ValueError(
-                f"weights has no entry for the workers {listed(ratings.workers[place < 0].tolist())}; add one for each"
+                f"weights has no entry for the workers {preview(ratings.workers[place < 0].tolist())}; add one for each"
             )
         worker_weights = np.asarray(list(self.weights.values()), np.float64)[place]
         if not countable(worker_weights).all():
             odd = ratings.workers[~countable(worker_weights)].tolist()
-            raise ValueError(f"weights of the workers {listed(odd)} must be 0 or between 1e-30 and 1e15")
+            raise ValueError(f"weights of the workers {preview(odd)} must be 0 or between 1e-30 and 1e15")
         return worker_weights
 
     def _middle(self, table: _core.Ratings, view: tuple[int, float, float], means: Array) -> Array:

@@ -12,7 +12,7 @@ from manyhands import _core
 from manyhands._base import data_checks as checks
 from manyhands._base import persist
 from manyhands._base.building import Missing, Repeats
-from manyhands._base.checks import counted
+from manyhands._base.checks import plural
 from manyhands._base.columns import Columns
 from manyhands._base.description import Fact, Values, in_groups
 from manyhands._base.ids import Ids
@@ -192,8 +192,8 @@ class Ratings(Answers):
         yield Fact("overlap", overlap, "overlap", f"{overlap:.1%} of tasks have two or more ratings")
 
     def __repr__(self) -> str:
-        ratings = counted(self.n_annotations, "rating")
-        tasks, workers = counted(self.n_tasks, "task"), counted(self.n_workers, "worker")
+        ratings = plural(self.n_annotations, "rating")
+        tasks, workers = plural(self.n_tasks, "task"), plural(self.n_workers, "worker")
         each = f", {self.n_dims} numbers each" if self.n_dims > 1 else ""
         weighted = ", weighted" if self.weights is not None else ""
         return f"<Ratings: {ratings} of {tasks} by {workers}{each}{weighted}>"

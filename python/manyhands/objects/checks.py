@@ -36,7 +36,7 @@ class AnswerLog:
 
 
 @functools.cache
-def simulated(kind: str, n_tasks: int, n_workers: int, each: int) -> AnswerLog:
+def simulate_log(kind: str, n_tasks: int, n_workers: int, each: int) -> AnswerLog:
     """Simulate answers near a truth; one in five workers guesses."""
     rng = np.random.default_rng(n_tasks)
     if kind == "rankings":
@@ -74,17 +74,17 @@ class DistanceSubject(Subject):
     @property
     def standard(self) -> AnswerLog:
         """A simulated log of ordinary size."""
-        return simulated(self.kind, 30, 10, 5)
+        return simulate_log(self.kind, 30, 10, 5)
 
     @property
     def other(self) -> AnswerLog:
         """A log with other dimensions."""
-        return simulated(self.kind, 13, 6, 3)
+        return simulate_log(self.kind, 13, 6, 3)
 
     @property
     def large(self) -> AnswerLog:
         """A log with many answers; rankings are all compared with each other."""
-        return simulated(self.kind, 400 if self.kind == "rankings" else 3000, 40, 6)
+        return simulate_log(self.kind, 400 if self.kind == "rankings" else 3000, 40, 6)
 
     def answers(self, model: Any, votes: Any) -> dict[str, Callable[[], Any]]:
         """Return the methods of a fitted model that give results."""

@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from manyhands import _core
 from manyhands._base import arrow
-from manyhands._base.checks import check_choice, check_number, check_stopping, counted, warn_unless_converged
+from manyhands._base.checks import check_choice, check_number, check_stopping, plural, warn_unless_converged
 from manyhands._base.estimator import Array, TaskEstimator
-from manyhands._base.fitted import Fit, TaskFitted, encoded, flags, numbers
+from manyhands._base.fitted import Fit, TaskFitted, custom, flags, numbers
 from manyhands._base.limits import check_memory
 from manyhands._base.persist import Content
 from manyhands._base.progress import Callback
@@ -62,7 +62,7 @@ class DistanceFit(Fit):
     """Estimated answers of tasks and weights of workers."""
 
     #: One answer per task: an array of numbers, or of objects.
-    answers: npt.NDArray[Any] = field(metadata=encoded("n", _pack_answers, _unpack_answers))
+    answers: npt.NDArray[Any] = field(metadata=custom("n", _pack_answers, _unpack_answers))
     #: Share of the worker weight behind exactly this answer; NaN for means.
     confidence: Array = field(metadata=numbers("n", missing=True))
     spread: Array = field(metadata=numbers("n"))
@@ -256,7 +256,7 @@ class DistanceAggregator(ByDistance, default=True):
             fit_inputs = {"values": answers_by_row.points}
         else:
             n_bytes = 8 * int((votes.labels_per_task.astype(np.float64) ** 2).sum())
-            answers = counted(votes.n_annotations, "answer")
+            answers = plural(votes.n_annotations, "answer")
             check_memory(
                 n_bytes, f"distances between {answers}", "aggregate fewer tasks at a time, or use sample(per_task=)"
             )

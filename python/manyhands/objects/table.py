@@ -12,7 +12,7 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands._base import persist
 from manyhands._base.building import Missing, Repeats
-from manyhands._base.checks import counted
+from manyhands._base.checks import plural
 from manyhands._base.columns import Columns
 from manyhands._base.description import Fact
 from manyhands._base.ids import Ids
@@ -135,10 +135,10 @@ class Objects(Answers):
         yield from self._spreads("answers")
 
     def __repr__(self) -> str:
-        answers, tasks = counted(self.n_annotations, self.spec.required[-1]), counted(self.n_tasks, "task")
+        answers, tasks = plural(self.n_annotations, self.spec.required[-1]), plural(self.n_tasks, "task")
         weighted = ", weighted" if self.weights is not None else ""
         different, name = f"{len(self._distinct):,} of them different", type(self).__name__
-        return f"<{name}: {answers}, {different}, to {tasks} by {counted(self.n_workers, 'worker')}{weighted}>"
+        return f"<{name}: {answers}, {different}, to {tasks} by {plural(self.n_workers, 'worker')}{weighted}>"
 
     def _identity(self) -> tuple[Any, ...]:
         return (*super()._identity(), [_key(answer) for answer in self._distinct])

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands._base import arrow
-from manyhands._base.checks import counted
+from manyhands._base.checks import plural
 from manyhands._base.estimator import Array, Estimator
 from manyhands._base.fitted import Fit, ItemFitted, codes, number, numbers
 from manyhands._base.items import codes_of
@@ -253,7 +253,7 @@ def disconnected_items_warning(components: npt.NDArray[np.int64], items: Names, 
     sizes = np.bincount(components)
     order = np.argsort(-sizes, kind="stable")[:3]
     examples = [
-        f"{counted(int(sizes[group]), 'item')} with {items.values[[firsts[group]]].tolist()[0]!r}" for group in order
+        f"{plural(int(sizes[group]), 'item')} with {items.values[[firsts[group]]].tolist()[0]!r}" for group in order
     ]
     more = ", …" if n_groups > 3 else ""
     return (

@@ -61,7 +61,7 @@ ODD: dict[str, Lists] = {
 
 
 @functools.cache
-def _simulated(n_items: int, n_workers: int, n: int, length: int) -> Lists:
+def _simulate_lists(n_items: int, n_workers: int, n: int, length: int) -> Lists:
     return lists(n_items, n_workers, n, length, seed=n)
 
 
@@ -71,17 +71,17 @@ class RankingSubject(ScoreSubject):
     @property
     def standard(self) -> Lists:
         """A simulated log of ordinary size."""
-        return _simulated(8, 10, 120, 4)
+        return _simulate_lists(8, 10, 120, 4)
 
     @property
     def other(self) -> Lists:
         """A log with other dimensions."""
-        return _simulated(5, 3, 40, 3)
+        return _simulate_lists(5, 3, 40, 3)
 
     @property
     def large(self) -> Lists:
         """A log of several chunks."""
-        return _simulated(60, 20, 4000, 6)
+        return _simulate_lists(60, 20, 4000, 6)
 
 
 def check_finite(subject: RankingSubject) -> None:

@@ -14,7 +14,7 @@ from manyhands._base.checks import (
     check_flag,
     check_number,
     check_positive,
-    counted,
+    plural,
     warn_unless_converged,
 )
 from manyhands._base.estimator import Array
@@ -152,7 +152,7 @@ class PlackettLuce(RankingEstimator, default=True):
         remarks = list(disconnected_items_warning(components, votes._items, BY_PRIOR))
         if with_intervals and n > MOST_ITEMS:
             with_intervals = False
-            remarks.append(f"Intervals were skipped: {counted(n, 'item')} exceed the limit of {MOST_ITEMS:,}.")
+            remarks.append(f"Intervals were skipped: {plural(n, 'item')} exceed the limit of {MOST_ITEMS:,}.")
         result = votes.table.plackett_luce_fit(
             slopes=bool(self.workers) and m > 1,
             prior=float(self.prior),

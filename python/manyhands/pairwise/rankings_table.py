@@ -12,10 +12,10 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands._base import arrow, persist
 from manyhands._base import data_checks as checks
-from manyhands._base.checks import counted
+from manyhands._base.checks import plural
 from manyhands._base.columns import Columns
 from manyhands._base.description import Fact
-from manyhands._base.items import ItemRecords, checked_count, compacted, encode_workers
+from manyhands._base.items import ItemRecords, checked_count, compact_codes, encode_workers
 from manyhands._base.kind import KindSpec
 from manyhands._base.names import Codes, Column, Names
 from manyhands.pairwise.table import Comparisons
@@ -216,8 +216,8 @@ class Rankings(ItemRecords):
 
     def __repr__(self) -> str:
         weighted = ", weighted" if self.weights is not None else ""
-        rankings, items = counted(self.n_annotations, "ranking"), counted(self.n_items, "item")
-        return f"<Rankings: {rankings} of {items} by {counted(self.n_workers, 'worker')}{weighted}>"
+        rankings, items = plural(self.n_annotations, "ranking"), plural(self.n_items, "item")
+        return f"<Rankings: {rankings} of {items} by {plural(self.n_workers, 'worker')}{weighted}>"
 
     def _columns(self) -> tuple[npt.NDArray[Any] | None, ...]:
         return (*self.codes(), self.weights)
@@ -225,7 +225,7 @@ class Rankings(ItemRecords):
     def _facts(self) -> Iterable[Fact]:
         lengths, groups = np.diff(self.codes()[0]), int(self.components.max()) + 1
         shortest, longest = int(lengths.min()), int(lengths.max())
-        linked = f"{self.n_items:,}, in {counted(groups, 'group')} of items ranked with each other"
+        linked = f"{self.n_items:,}, in {plural(groups, 'group')} of items ranked with each other"
         long = f"{self.n_annotations:,}, of {shortest:,} to {longest:,} items"
         yield Fact("n_annotations", self.n_annotations, "rankings", long)
         yield Fact("n_items", self.n_items, "items", linked)
@@ -284,8 +284,8 @@ class Rankings(ItemRecords):
             raise ValueError("no ranking is left: check the names in workers")
         kept_table = self._table.keep(keep)
         offsets, items, by = kept_table.columns()
-        item_codes, item_names = compacted(items, self._items)
-        worker_codes, worker_names = compacted(by, self._workers)
+        item_codes, item_names = compact_codes(items, self._items)
+        worker_codes, worker_names = compact_codes(by, self._workers)
         sizes = (len(item_names), len(worker_names))
         table = _core.Rankings(offsets, item_codes, worker_codes, kept_table.weights(), *sizes)
         return type(self)(table, item_names, worker_names)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands._base.checks import check_number, counted
+from manyhands._base.checks import check_number, plural
 from manyhands._base.simulation import Simulation
 from manyhands.pairwise.table import Comparisons
 
@@ -118,5 +118,5 @@ def numbers_of(name: str, values_or_count: Any, draw: Any, *, least: int) -> Flo
         return np.asarray(draw(int(values_or_count)), np.float64)
     values = np.array(values_or_count, np.float64)
     if values.ndim != 1 or len(values) < least or not np.isfinite(values).all():
-        raise ValueError(f"{name} must be a count, or a list of at least {counted(least, 'finite number')}")
+        raise ValueError(f"{name} must be a count, or a list of at least {plural(least, 'finite number')}")
     return values

@@ -13,10 +13,10 @@ from manyhands import _core
 from manyhands._base import arrow, persist
 from manyhands._base import data_checks as checks
 from manyhands._base.building import Missing
-from manyhands._base.checks import check_choice, counted, listed
+from manyhands._base.checks import check_choice, plural, preview
 from manyhands._base.columns import Columns
 from manyhands._base.description import Fact
-from manyhands._base.items import ItemRecords, compacted, encode_sides, encode_workers
+from manyhands._base.items import ItemRecords, compact_codes, encode_sides, encode_workers
 from manyhands._base.kind import KindSpec
 from manyhands._base.names import Codes, Column, Names
 from manyhands.errors import argument
@@ -222,12 +222,12 @@ class Comparisons(ItemRecords):
         return self._table.columns()
 
     def __repr__(self) -> str:
-        games, items = counted(self.n_annotations, "comparison"), counted(self.n_items, "item")
+        games, items = plural(self.n_annotations, "comparison"), plural(self.n_items, "item")
         ties = int((self.codes()[2] == TIE).sum())
-        tied = f", {counted(ties, 'tie')}" if ties else ""
-        kinds = "" if self._contexts is None else f", {counted(len(self._contexts), 'context')}"
+        tied = f", {plural(ties, 'tie')}" if ties else ""
+        kinds = "" if self._contexts is None else f", {plural(len(self._contexts), 'context')}"
         weighted = ", weighted" if self.weights is not None else ""
-        return f"<Comparisons: {games} of {items} by {counted(self.n_workers, 'worker')}{tied}{kinds}{weighted}>"
+        return f"<Comparisons: {games} of {items} by {plural(self.n_workers, 'worker')}{tied}{kinds}{weighted}>"
 
     def _identity(self) -> tuple[Any, ...]:
         return (*super()._identity(), self._contexts)
@@ -242,7 +242,7 @@ class Comparisons(ItemRecords):
         ties = float(np.mean(outcomes == TIE))
         won = float((outcomes == LEFT).sum() / decided) if decided else float("nan")
         fewest, median = int(per_item.min()), float(np.median(per_item))
-        linked = f"{self.n_items:,}, in {counted(groups, 'group')} of items compared with each other"
+        linked = f"{self.n_items:,}, in {plural(groups, 'group')} of items compared with each other"
         yield Fact("n_annotations", self.n_annotations, "comparisons")
         yield Fact("n_items", self.n_items, "items", linked)
         yield Fact("n_workers", self.n_workers, "workers")
@@ -313,11 +313,11 @@ class Comparisons(ItemRecords):
         if not np.any(keep):
             raise ValueError("no comparison is left: check the names passed")
         left, right, outcomes, workers, contexts = self._table.keep(np.ascontiguousarray(keep, np.bool_)).columns()
-        ends, items = compacted(np.concatenate([left, right]), self._items)
-        workers, worker_names = compacted(workers, self._workers)
+        ends, items = compact_codes(np.concatenate([left, right]), self._items)
+        workers, worker_names = compact_codes(workers, self._workers)
         context_names = self._contexts
         if contexts is not None and context_names is not None:
-            contexts, context_names = compacted(contexts, context_names)
+            contexts, context_names = compact_codes(contexts, context_names)
         weights = None if self.weights is None else self.weights[keep]
         sizes = (len(items), len(worker_names), 0 if context_names is None else len(context_names))
         halves = (np.ascontiguousarray(ends[: len(left)]), np.ascontiguousarray(ends[len(left) :]))
@@ -388,8 +388,8 @@ def _outcomes(
         words[unknown] = [_NUMBERS[number] for number in numbers if number is not None]
     elif unknown.any():
         raise ValueError(
-            f"{winner.what} contains {listed(names.values[unknown].tolist())}, which is neither an item on either side "
-            f"nor one of {', '.join(WORDS)}; map these values to left, right or tie with {argument('winners')}, or "
+            f"{winner.what} contains {preview(names.values[unknown].tolist())}, which is neither an item on either "
+            f"side nor one of {', '.join(WORDS)}; map these values to left, right or tie with {argument('winners')}, or "
             "drop these rows"
         )
     item = item_codes[codes]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manyhands._base.checks import listed
+from manyhands._base.checks import preview
 from manyhands.collect import Replay
 from manyhands.fairness import Gaps
 from manyhands.plots._look import axes
@@ -43,7 +43,7 @@ def replay(runs: Replay | Mapping[str, Replay], *, ax: Axes | None = None) -> Ax
     replays = {runs.policy: runs} if isinstance(runs, Replay) else dict(runs)
     wrong = [name for name, run in replays.items() if not isinstance(run, Replay)]
     if wrong or not replays:
-        raise TypeError(f"runs come from manyhands.collect.replay; what is named {listed(wrong)} did not")
+        raise TypeError(f"runs come from manyhands.collect.replay; what is named {preview(wrong)} did not")
     ax = axes(ax)
     for name, run in replays.items():
         mean, spread = (run.curve.column(column).to_numpy() for column in ("accuracy", "deviation"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manyhands._base.checks import listed
+from manyhands._base.checks import preview
 from manyhands.defer import Curve, DeferralReport
 from manyhands.plots._look import axes
 
@@ -44,7 +44,7 @@ def coverage(curves: Curve | Mapping[str, Curve], *, ax: Axes | None = None) -> 
         raise ValueError("no curve to draw: give one, or a mapping from names to curves")
     wrong = [name for name, curve in by_label.items() if not isinstance(curve, Curve)]
     if wrong:
-        raise TypeError(f"curves come from manyhands.defer.coverage_accuracy; what is named {listed(wrong)} did not")
+        raise TypeError(f"curves come from manyhands.defer.coverage_accuracy; what is named {preview(wrong)} did not")
     ax = axes(ax)
     for name, curve in by_label.items():
         label = f"{name} ({curve.area:.3f})" if name else f"area {curve.area:.3f}"

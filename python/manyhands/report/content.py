@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyhands import agreement, metrics
-from manyhands._base.checks import counted, listed
+from manyhands._base.checks import plural, preview
 from manyhands._base.verdict import about, percent
 from manyhands.audit import Review, review
 from manyhands.categorical.table import Annotations
@@ -220,14 +220,24 @@ def _verdict(confidence: Any, measured: str, audited: Review | None, asked: bool
     sentences: list[list[Part]] = [[(measured or expected, None)]]
     if doubtful := half_of_errors(confidence):
         sentences.append(
+<<<<<<< HEAD
             to_review(doubtful, "answer", f"lowest confidence ({percent(doubtful / n)} of all)", "expected errors")
+=======
+            [
+                (
+                    f"Review the {plural(doubtful, 'answer')} with the lowest confidence "
+                    f"({percent(doubtful / n)} of all) first: they hold half of the expected errors.",
+                    None,
+                )
+            ]
+>>>>>>> 5482258 (Name locals and helpers of the shared layer by content)
         )
     if audited is None:
         return [*sentences, [("Workers were not audited." if not asked else _no_audit(asked), None)]]
     names = [str(name) for name in audited.workers.tolist()]
     if not names:
         return [*sentences, [("The audit found no worker to leave out.", None)]]
-    parts: list[Part] = [(f"Leave out {counted(len(names), 'worker')}: ", None), *_links(names), (".", None)]
+    parts: list[Part] = [(f"Leave out {plural(len(names), 'worker')}: ", None), *_links(names), (".", None)]
     if audited.change.n_workers:
         parts.append((f" {_effect(audited)}", None))
     return [*sentences, parts]
@@ -246,10 +256,10 @@ def _links(names: list[str]) -> list[Part]:
 def _effect(audited: Review) -> str:
     change = audited.change
     text = (
-        f"Without them ({percent(change.share, 1)} of the answers given), {counted(change.n_changed, 'task')} would "
+        f"Without them ({percent(change.share, 1)} of the answers given), {plural(change.n_changed, 'task')} would "
         "get another answer"
     )
-    return f"{text}, and {counted(change.n_unanswered, 'task')} none." if change.n_unanswered else f"{text}."
+    return f"{text}, and {plural(change.n_unanswered, 'task')} none." if change.n_unanswered else f"{text}."
 
 
 def _no_audit(asked: bool) -> str:
@@ -260,7 +270,7 @@ def _no_audit(asked: bool) -> str:
 
 def _note_on_tasks(votes: Annotations) -> str:
     missing = len(votes.unlabelled)
-    return f"{counted(missing, 'further task')} without an answer" if missing else ""
+    return f"{plural(missing, 'further task')} without an answer" if missing else ""
 
 
 def _set_aside(votes: Annotations, described: Any) -> list[tuple[str, str]]:
@@ -335,6 +345,7 @@ def _truth(model: Aggregator, gold: tuple[Any, Any]) -> tuple[list[Row], str]:
     labels, names = model.labels_[index], set(model.classes_.tolist())
     accuracy = metrics.accuracy(labels, classes)
     low, high = charts.wilson(accuracy, len(index))
+<<<<<<< HEAD
     interval = f"95\N{NO-BREAK SPACE}% interval {low * 100:.1f}\u2013{percent(high, 1)}"
     known = counted(len(index), "known answer")
     rows = [("Share correct", percent(accuracy, 1), f"{interval}, on {known}")]
@@ -344,6 +355,9 @@ def _truth(model: Aggregator, gold: tuple[Any, Any]) -> tuple[list[Row], str]:
         f"Measured on {known}, {percent(accuracy, 1)} are correct ({interval}). The confidences of these answers are "
         f"{fit}: they expect {percent(expected, 1)}."
     )
+=======
+    rows = [("Share correct", percent(accuracy, 1), plural(len(index), "task"))]
+>>>>>>> 5482258 (Name locals and helpers of the shared layer by content)
     if all(name in names for name in classes.tolist()):
         posterior = model._rows_of_tasks(index)
         error = metrics.calibration_error(posterior, classes, classes=model.classes_)
@@ -451,25 +465,27 @@ def _findings(audited: Review) -> list[tuple[str, list[Part]]]:
         (
             "Spammers",
             named(
-                f"{counted(len(spammers), 'worker')} whose answers do not depend on the correct class", spammers.workers
+                f"{plural(len(spammers), 'worker')} whose answers do not depend on the correct class",
+                spammers.workers,
             ),
         ),
         (
             "Copies",
             named(
-                f"{counted(len(copies), 'pair')} of workers who agree more than their accuracy explains", copies.workers
+                f"{plural(len(copies), 'pair')} of workers who agree more than their accuracy explains",
+                copies.workers,
             ),
         ),
         (
             "Colluders",
-            named(f"{counted(len(colluders), 'worker')} who vote together against the rest", colluders.workers),
+            named(f"{plural(len(colluders), 'worker')} who vote together against the rest", colluders.workers),
         ),
         (
             "Groups",
             [
-                (f"{counted(len(groups), 'group')} of workers whose errors coincide", None),
+                (f"{plural(len(groups), 'group')} of workers whose errors coincide", None),
                 *(
-                    (f"{': ' if place == 0 else '; '}{listed([str(name) for name in names], _MOST_NAMED)}", None)
+                    (f"{': ' if place == 0 else '; '}{preview([str(name) for name in names], _MOST_NAMED)}", None)
                     for place, names in enumerate(groups.groups[:_MOST_NAMED])
                 ),
             ],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyhands import agreement, metrics
-from manyhands._base.checks import counted
+from manyhands._base.checks import plural
 from manyhands._base.verdict import about, percent
 from manyhands.io.shown import with_shown
 from manyhands.report import charts
@@ -192,17 +192,27 @@ def _verdict(
         n = int(np.searchsorted(np.cumsum(variance), variance.sum() / 2) + 1) if variance.sum() > 0 else 0
         sentences.append([(f"The median standard error of a value is {np.nanmedian(error):.3g}.", None)])
         if n:
+<<<<<<< HEAD
             sentences.append(to_review(n, "value", "largest standard error", "expected squared error"))
+=======
+            text = f"Review the {plural(n, 'value')} with the largest standard error first: they hold half of the "
+            sentences.append([(f"{text}expected squared error.", None)])
+>>>>>>> 5482258 (Name locals and helpers of the shared layer by content)
     elif confidence is not None and len(confidence):
         unit = _UNITS.get(kind, "answer")
         finite = confidence[np.isfinite(confidence)]
         text = f"{about(float(finite.mean()))} of the {len(finite):,} {unit}s are expected to be correct."
         sentences.append([(text, None)])
         if n := half_of_errors(finite):
+<<<<<<< HEAD
             sentences.append(to_review(n, unit, "lowest confidence", "expected errors"))
+=======
+            text = f"Review the {plural(n, unit)} with the lowest confidence first: they hold half of the expected "
+            sentences.append([(f"{text}errors.", None)])
+>>>>>>> 5482258 (Name locals and helpers of the shared layer by content)
     if "alone" in tables and tables["alone"].n_rows:
         n = tables["alone"].n_rows
-        sentences.append([(f"Also check the {counted(n, 'object')} that only one of several workers drew.", None)])
+        sentences.append([(f"Also check the {plural(n, 'object')} that only one of several workers drew.", None)])
     if "skill" in workers.column_names and workers.num_rows > 2:
         skill = workers.column("skill").to_numpy().astype(float)
         if np.isfinite(skill).any():
@@ -231,7 +241,7 @@ def _single(votes: Any) -> list[str]:
         return []
     verb = "was" if single == 1 else "were"
     return [
-        f"{counted(single, 'task')} {verb} answered by one worker only: their confidence rests on that worker's record "
+        f"{plural(single, 'task')} {verb} answered by one worker only: their confidence rests on that worker's record "
         "on other tasks."
     ]
 
@@ -419,7 +429,7 @@ def _of_masks(votes: Any, model: Any) -> Rows:
     place = {name: at for at, name in enumerate(model.tasks_.tolist())}
     n = min(votes.n_annotations, _MOST_MASKS)
     overlap = metrics.mask_iou((votes.mask(row) for row in range(n)), (masks[place[task]] for task in tasks[:n]))
-    meaning = f"mean intersection over union of {counted(n, 'mask')}"
+    meaning = f"mean intersection over union of {plural(n, 'mask')}"
     return [("Overlap of masks with the answer", f"{overlap:.3f}", "", meaning)]
 
 

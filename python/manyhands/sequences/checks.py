@@ -27,7 +27,7 @@ class SequenceLog:
 
     def votes(self) -> Sequences:
         """The log as a table."""
-        table = _simulated(self.n_sequences, self.n_workers, self.n_types, self.length)
+        table = _simulate_log(self.n_sequences, self.n_workers, self.n_types, self.length)
         if not (self.shuffled or self.renamed):
             return table
         frame = table.to_frame().to_pydict()
@@ -40,7 +40,7 @@ class SequenceLog:
 
 
 @functools.cache
-def _simulated(n_sequences: int, n_workers: int, n_types: int, length: int) -> Sequences:
+def _simulate_log(n_sequences: int, n_workers: int, n_types: int, length: int) -> Sequences:
     return simulate(
         n_sequences, n_workers, n_types, length=length, answers_per_task=min(3, n_workers), seed=n_sequences
     ).log

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands._base import data_checks as checks
-from manyhands._base.checks import check_choice, counted, listed, warn_of_data
+from manyhands._base.checks import check_choice, plural, preview, warn_of_data
 from manyhands._base.fitted import integers, offsets
 from manyhands._base.limits import check_memory
 from manyhands._base.names import Column, Names
@@ -194,7 +194,7 @@ def _check_gaps(
     at = int(grid.begins[grid.starts[of[0][reading]] + place - offsets[reading]])
     n = int((np.add.reduceat(holes, offsets[:-1]) > 0).sum())
     some = (
-        f"{counted(int(holes.sum()), 'token')} in {counted(n, 'reading')} of {len(offsets) - 1:,} "
+        f"{plural(int(holes.sum()), 'token')} in {plural(n, 'reading')} of {len(offsets) - 1:,} "
         f"(first position {at} of sequence {sequence!r} by worker {worker!r})"
     )
     if gaps == "error":
@@ -346,8 +346,8 @@ def _grid_of(
     if not long.any():
         return Grid(starts_of(sizes), begins, begins + 1)
     warn_of_data(
-        f"{counted(int(long.sum()), 'document')} with spans beyond position {_LONGEST:,} and unknown text or length "
-        f"({listed(names.take(np.flatnonzero(long)).values.tolist())}): each interval between span boundaries counts "
+        f"{plural(int(long.sum()), 'document')} with spans beyond position {_LONGEST:,} and unknown text or length "
+        f"({preview(names.take(np.flatnonzero(long)).values.tolist())}): each interval between span boundaries counts "
         "as one token there"
     )
     return _with_intervals(np.repeat(np.arange(len(sizes)), whole), begins, long, document, spans)
@@ -375,8 +375,8 @@ def _with_intervals(of: Ints, begins: Ints, long: Bools, document: Ints, spans: 
 def _check_not_empty(names: Names, sizes: Ints) -> None:
     empty = np.flatnonzero(sizes < 1)
     if len(empty):
-        shown = listed(names.take(empty).values.tolist())
-        raise ValueError(f"{counted(len(empty), 'document')} without tokens ({shown}): remove them")
+        shown = preview(names.take(empty).values.tolist())
+        raise ValueError(f"{plural(len(empty), 'document')} without tokens ({shown}): remove them")
 
 
 def _token_range(grid: Grid, document: Ints, begin: Ints, stop: Ints, names: Names) -> tuple[Ints, Ints]:
@@ -387,10 +387,10 @@ def _token_range(grid: Grid, document: Ints, begin: Ints, stop: Ints, names: Nam
         row = outside[0]
         raise ValueError(
             f"the span from {begin[row]} to {stop[row]} exceeds document {_name(names, document[row])!r}, which "
-            f"ends at {ends[document[row]]} ({counted(len(outside), 'such span')})"
+            f"ends at {ends[document[row]]} ({plural(len(outside), 'such span')})"
         )
     if float(ends.sum(dtype=float)) > 2.0**62:
-        raise ValueError(f"{counted(len(ends), 'document')} with positions up to {ends.max():,}: {_DIVIDE}")
+        raise ValueError(f"{plural(len(ends), 'document')} with positions up to {ends.max():,}: {_DIVIDE}")
     # All documents on one axis: each document starts after the end of the previous one.
     shift = starts_of(ends + 1)[:-1]
     of = np.repeat(np.arange(len(ends)), grid.lengths)
@@ -414,7 +414,7 @@ def _fill_codes(offsets: Ints, reading: Ints, first: Ints, last: Ints, kinds: In
     rows = np.unique(np.stack([reading, first, last, kinds]), axis=1)
     twice = len(reading) - rows.shape[1]
     if twice:
-        warn_of_data(f"{counted(twice, 'duplicate span')} of the same worker: each span counts once")
+        warn_of_data(f"{plural(twice, 'duplicate span')} of the same worker: each span counts once")
     reading, first, last, kinds = rows
     crossing = np.flatnonzero((reading[1:] == reading[:-1]) & (first[1:] <= last[:-1]))
     if len(crossing):

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from manyhands._base.checks import check_number, check_stopping, counted, listed, warn_unless_converged
+from manyhands._base.checks import check_number, check_stopping, plural, preview, warn_unless_converged
 from manyhands._base.estimator import Array
 from manyhands._base.fitted import Fit, number
 from manyhands._base.frames import named_columns
@@ -158,7 +158,7 @@ def _edge_codes(edges: Any, tasks: Names) -> tuple[npt.NDArray[np.int64], npt.ND
         if (task_codes < 0).any():
             missing = names.values[task_codes < 0].tolist()
             raise ValueError(
-                f"edges contains {counted(len(missing), 'task')} without a label: {listed(missing)}; remove these edges"
+                f"edges contains {plural(len(missing), 'task')} without a label: {preview(missing)}; remove these edges"
             )
         codes.append(task_codes)
     low, high = np.minimum(*codes), np.maximum(*codes)

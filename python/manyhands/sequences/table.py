@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from manyhands import _core
 from manyhands._base import arrow, persist
-from manyhands._base.checks import counted
+from manyhands._base.checks import plural
 from manyhands._base.columns import Columns, columns_of, joined_ids
 from manyhands._base.description import Fact, Spread
 from manyhands._base.frames import WELL_KNOWN, known_among, names_of, one_known
@@ -401,10 +401,10 @@ class Sequences(Answers):
         yield Fact("span_length", length)
 
     def __repr__(self) -> str:
-        readings, sequences = counted(self.n_annotations, "reading"), counted(self.n_tasks, "sequence")
-        tokens, workers = counted(self.n_tokens, "token"), counted(self.n_workers, "worker")
+        readings, sequences = plural(self.n_annotations, "reading"), plural(self.n_tasks, "sequence")
+        tokens, workers = plural(self.n_tokens, "token"), plural(self.n_workers, "worker")
         types = len(self._tags.types)
-        content = f"spans of {counted(types, 'type')}" if self._tags.spans else counted(types, "class", "classes")
+        content = f"spans of {plural(types, 'type')}" if self._tags.spans else plural(types, "class", "classes")
         return f"<Sequences: {readings} of {sequences} ({tokens}) by {workers}, {content}>"
 
     def _identity(self) -> tuple[Any, ...]:

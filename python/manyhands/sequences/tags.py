@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from manyhands._base.checks import check_choice, counted, warn_of_data
+from manyhands._base.checks import check_choice, plural, warn_of_data
 from manyhands._base.fitted import names, setting
 from manyhands._base.names import Names
 
@@ -183,7 +183,7 @@ def encode_tags(parsed: Parsed, rows: Ints, first: npt.NDArray[np.bool_], what: 
     if parsed.scheme != "io" and not divides and orphans.any():
         place = int(np.argmax(orphans))
         warn_of_data(
-            f"{what} has {counted(int(orphans.sum()), 'tag')} that continue a span without a start (first of type "
+            f"{what} has {plural(int(orphans.sum()), 'tag')} that continue a span without a start (first of type "
             f"{str(parsed.type_names.values[types[place]])!r}): each now starts a span"
         )
     codes = np.where(types < 0, 0, 1 + 2 * types + ~starts)

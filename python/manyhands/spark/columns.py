@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from manyhands._base.checks import COUNTS, LEAST_COUNT, MOST_COUNT, counted, listed, warn_of_data
+from manyhands._base.checks import COUNTS, LEAST_COUNT, MOST_COUNT, plural, preview, warn_of_data
 from manyhands.categorical.shards.encoder import Rules
 
 _IDS = (T.StringType, T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.BooleanType, T.DateType)
@@ -68,7 +68,7 @@ class Log:
             if not isinstance(name, str):
                 raise TypeError(f"{role}_col must name a column, not {name!r}")
             if name not in fields:
-                raise ValueError(f"the frame has no column {name!r} ({role}_col); its columns are {listed([*fields])}")
+                raise ValueError(f"the frame has no column {name!r} ({role}_col); its columns are {preview([*fields])}")
             _check_type(role, name, fields[name])
         columns = [F.col(f"`{name.replace('`', '``')}`").alias(role) for role, name in roles.given()]
         return cls(frame.select(*columns), roles, rules)
@@ -150,27 +150,27 @@ class Log:
         what = self.what(role)
         if found["bad"]:
             raise ValueError(
-                f"{what} holds {counted(found['bad'], 'row')} whose weight is null, NaN, infinite or below 0; weights "
+                f"{what} holds {plural(found['bad'], 'row')} whose weight is null, NaN, infinite or below 0; weights "
                 "must be finite and at least 0"
             )
         if role == "confidence" and found["beyond"]:
             raise ValueError(
-                f"{what} holds {counted(found['beyond'], 'row')} that are not confidences; a confidence is above 0 "
+                f"{what} holds {plural(found['beyond'], 'row')} that are not confidences; a confidence is above 0 "
                 "and at most 1"
             )
         if role == "weight" and (found["large"] or (found["small"] and not found["sound"])):
             raise ValueError(
-                f"{what} holds {counted(found['large'] or found['small'], 'row')} whose weight is too "
+                f"{what} holds {plural(found['large'] or found['small'], 'row')} whose weight is too "
                 f"{'large' if found['large'] else 'small'}; a weight is a number of labels and must be {COUNTS}"
             )
         if role == "weight" and found["small"]:
-            rows = counted(found["small"], "row")
+            rows = plural(found["small"], "row")
             warn_of_data(f"{what} holds {rows} below {LEAST_COUNT:g}: next to nothing, counted as 0")
 
     def _missing(self, role: str, found: dict[str, Any]) -> str:
         return (
             f"{self.what(role)} is missing (null, NaN or empty) in {found[f'no {role}']:,} of "
-            f"{counted(found['n'], 'row')}"
+            f"{plural(found['n'], 'row')}"
         )
 
     def settings(self) -> str:

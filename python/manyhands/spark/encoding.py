@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from manyhands import _core
 from manyhands._base import arrow, persist
 from manyhands._base.building import encoded_labels
-from manyhands._base.checks import counted, warn_of_data
+from manyhands._base.checks import plural, warn_of_data
 from manyhands._base.data_checks import MAX_CLASSES, check_n_classes
 from manyhands._base.names import Column as Ids
 from manyhands._base.names import Names, sequence
@@ -289,10 +289,10 @@ def _manifest(log: Log, measured: Measured, checkpoint: Checkpoint, coded: Coded
 
 
 def _warn(n_rows: int, n_tasks: int) -> None:
-    parts = [f"set aside {counted(n_rows, 'row')} without a label"] if n_rows else []
+    parts = [f"set aside {plural(n_rows, 'row')} without a label"] if n_rows else []
     if n_tasks:
         have = "has" if n_tasks == 1 else "have"
-        parts.append(f"{counted(n_tasks, 'task')} {have} no label at all and will get no answer")
+        parts.append(f"{plural(n_tasks, 'task')} {have} no label at all and will get no answer")
     if parts:
         warn_of_data("; ".join(parts))
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_type
 
 from manyhands._base import arrow
-from manyhands._base.checks import listed
+from manyhands._base.checks import preview
 from manyhands._base.fitted import without_arrays
 from manyhands._base.names import Column as Ids
 from manyhands._base.names import Names
@@ -122,8 +122,8 @@ class SparkModel(Model):
         if len(found):
             unknown = found.column("label").to_pylist()
             raise ValueError(
-                f"labels {listed(unknown)} were not among the classes seen in fit "
-                f"({listed(self.aggregator.classes_.tolist(), 5)}); pass classes= when the model is fitted"
+                f"labels {preview(unknown)} were not among the classes seen in fit "
+                f"({preview(self.aggregator.classes_.tolist(), 5)}); pass classes= when the model is fitted"
             )
 
     def _kinds(self) -> tuple[pa.DataType, pa.DataType]:

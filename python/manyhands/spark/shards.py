@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from manyhands import _core
-from manyhands._base.checks import counted
+from manyhands._base.checks import plural
 from manyhands._base.limits import check_memory
 from manyhands._base.names import Column, Names
 from manyhands.categorical.shards.directory import Directory
@@ -57,7 +57,7 @@ class WorkerNames(Names):
     @property
     def _store(self) -> Any:
         if self._read is None:
-            check_memory(32 * self._n, f"names of {counted(self._n, 'worker')}", "ask for model.workers()")
+            check_memory(32 * self._n, f"names of {plural(self._n, 'worker')}", "ask for model.workers()")
             found = self._frame.orderBy("code").select("worker").toArrow().column(0)
             self._read = Column(found, "worker").names()._store
         return self._read
@@ -153,4 +153,4 @@ class SparkShards(Sharded):
 
 
 def _lacking(path: Any, n: int) -> FileFormatError:
-    return FileFormatError(f"the checkpoint {path} lacks {counted(n, 'shard')}; name another, and fit again")
+    return FileFormatError(f"the checkpoint {path} lacks {plural(n, 'shard')}; name another, and fit again")

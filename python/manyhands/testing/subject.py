@@ -123,11 +123,11 @@ class SimulatedLog:
 
     def votes(self) -> Any:
         """The answers as ``fit`` takes them."""
-        return simulated(self.kind, self.seed, *self.sizes)
+        return simulate_log(self.kind, self.seed, *self.sizes)
 
 
 @cache
-def simulated(kind: str, seed: int, *sizes: int) -> Any:
+def simulate_log(kind: str, seed: int, *sizes: int) -> Any:
     """A simulated log of a kind."""
     return simulate(*sizes, kind=kind, seed=seed).log
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands._base.checks import counted
+from manyhands._base.checks import plural
 from manyhands._base.estimator import Array
 from manyhands._base.limits import check_memory
 from manyhands.texts.table import Texts
@@ -72,7 +72,9 @@ class Network:
         tasks, workers, texts = votes.codes()
         total = int(n_slots[tasks].sum())
         check_memory(
-            _BYTES * total, f"an alignment of {counted(votes.n_annotations, 'text')}", "aggregate fewer tasks at a time"
+            _BYTES * total,
+            f"an alignment of {plural(votes.n_annotations, 'text')}",
+            "aggregate fewer tasks at a time",
         )
         # Slots of each distinct answer, with its token and the index of the token in its text.
         begins = _begins(n_slots[pair_tasks])

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from manyhands._base import arrow, persist
 from manyhands._base.estimator import Array, TaskEstimator
-from manyhands._base.fitted import Fit, TaskFitted, encoded, numbers
+from manyhands._base.fitted import Fit, TaskFitted, custom, numbers
 from manyhands._base.results import Columns
 from manyhands.objects.table import pack_objects, unpack_objects
 from manyhands.texts.metrics import word_error_rate
@@ -38,7 +38,7 @@ def unpack_texts(content: persist.Content, name: str) -> npt.NDArray[np.object_]
 class TextFit(Fit):
     """Estimated text of each task."""
 
-    texts: npt.NDArray[np.object_] = field(metadata=encoded("n", pack_texts, unpack_texts))
+    texts: npt.NDArray[np.object_] = field(metadata=custom("n", pack_texts, unpack_texts))
     #: Confidence of each text, between 0 and 1.
     confidence: Array = field(metadata=numbers("n", least=0, most=1))
 

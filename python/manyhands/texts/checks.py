@@ -19,7 +19,7 @@ class TextLog(TaskLog):
 
 
 @cache
-def simulated(n_tasks: int, n_workers: int, each: int, seed: int = 0) -> TextLog:
+def simulate_log(n_tasks: int, n_workers: int, each: int, seed: int = 0) -> TextLog:
     """Simulate a log of typical workers."""
     log = mh.simulate(n_tasks, n_workers, answers_per_task=each, words=6, vocabulary=60, seed=seed, kind="texts").log
     tasks, workers, text_codes = log.codes()
@@ -51,17 +51,17 @@ class TextSubject(Subject):
     @property
     def standard(self) -> TextLog:
         """Thirty tasks, four texts each."""
-        return simulated(30, 8, 4)
+        return simulate_log(30, 8, 4)
 
     @property
     def other(self) -> TextLog:
         """A log with fewer tasks and fewer texts per task."""
-        return simulated(12, 6, 3, seed=5)
+        return simulate_log(12, 6, 3, seed=5)
 
     @property
     def large(self) -> TextLog:
         """A log with enough tasks for several threads."""
-        return simulated(1500, 40, 4, seed=2)
+        return simulate_log(1500, 40, 4, seed=2)
 
 
 def check_sound(subject: TextSubject) -> None:

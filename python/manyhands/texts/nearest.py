@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
-from manyhands._base.checks import check_between, check_choice, check_stopping, counted, warn_unless_converged
+from manyhands._base.checks import check_between, check_choice, check_stopping, plural, warn_unless_converged
 from manyhands._base.estimator import Array
 from manyhands._base.fitted import Fit, numbers
 from manyhands._base.iteration import iterate
@@ -47,7 +47,7 @@ class Blocks:
         """Compute all pairwise distances within tasks from an embedding or a distance."""
         counts = votes.labels_per_task
         pairs = int((counts.astype(np.float64) ** 2).sum())
-        texts = counted(votes.n_annotations, "text")
+        texts = plural(votes.n_annotations, "text")
         check_memory(
             40 * pairs, f"distances between {texts}", "aggregate fewer tasks at a time, or use sample(per_task=)"
         )

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from manyhands._base import arrow
 from manyhands._base.checks import check_choice, check_flag, check_number, check_stopping, warn_unless_converged
 from manyhands._base.estimator import Array
-from manyhands._base.fitted import Fit, codes, encoded, numbers
+from manyhands._base.fitted import Fit, codes, custom, numbers
 from manyhands._base.iteration import iterate, largest_change
 from manyhands._base.progress import Callback
 from manyhands._base.values import as_objects
@@ -38,7 +38,7 @@ class RoverFit(TextFit):
     right: Array = field(metadata=numbers("m"))
     omitted: Array = field(metadata=numbers("m"))
     inserted: Array = field(metadata=numbers("m"))
-    words: npt.NDArray[np.object_] = field(metadata=encoded("w", pack_texts, unpack_texts))
+    words: npt.NDArray[np.object_] = field(metadata=custom("w", pack_texts, unpack_texts))
     word_tasks: npt.NDArray[np.int64] = field(metadata=codes("w", "n"))
     word_confidence: Array = field(metadata=numbers("w"))
 

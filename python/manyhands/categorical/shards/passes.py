@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from manyhands import _core
 from manyhands._base import data_checks as checks
-from manyhands._base.checks import counted
+from manyhands._base.checks import plural
 from manyhands._base.limits import check_memory
 from manyhands._base.names import Names
 from manyhands.categorical.shards.directory import Directory, open_directory
@@ -180,7 +180,7 @@ class Sharded:
     def read_table(self) -> _core.Table:
         """Read all shards into one table; `MemoryError` where it does not fit."""
         n, sizes = self.n_annotations, self.directory.sizes
-        check_memory((26 + 16 * sizes.weighted) * n, f"a table of {counted(n, 'annotation')}", "leave it in shards")
+        check_memory((26 + 16 * sizes.weighted) * n, f"a table of {plural(n, 'annotation')}", "leave it in shards")
         columns: list[tuple[Any, ...]] = []
         for part in self.parts():
             table = part.shard.table()
@@ -196,7 +196,7 @@ class Sharded:
     def offsets(self) -> npt.NDArray[np.int64]:
         """Return where the annotations of each task begin, and where the last end."""
         n = self.n_tasks
-        check_memory(16 * n, f"numbers of {counted(n, 'task')}", "see describe().labels_per_task")
+        check_memory(16 * n, f"numbers of {plural(n, 'task')}", "see describe().labels_per_task")
         lengths = [np.diff(part.shard.table().offsets()) for part in self.parts()]
         return np.concatenate([[0], *lengths]).astype(np.int64).cumsum()
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands._base import data_checks as checks
-from manyhands._base.checks import counted
+from manyhands._base.checks import plural
 from manyhands._base.limits import check_memory
 from manyhands._base.names import Names
 from manyhands.categorical.shards.directory import Directory, open_directory
@@ -36,7 +36,7 @@ class ShardNames(Names):
     def _store(self) -> Any:
         if self._read is None:
             n = len(self)
-            check_memory(16 * n, f"names of {counted(n, 'task')}", "write answers to a file with to_parquet(path)")
+            check_memory(16 * n, f"names of {plural(n, 'task')}", "write answers to a file with to_parquet(path)")
             parts = [self.part(index)._store for index in range(len(self._directory.entries))]
             if isinstance(parts[0], np.ndarray):
                 self._read = np.concatenate(parts)

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from manyhands._base.checks import check_choice, counted, listed, warn_of_data
+from manyhands._base.checks import check_choice, plural, preview, warn_of_data
 from manyhands._base.columns import Chosen
 from manyhands._base.frames import WELL_KNOWN, known_among
 from manyhands._base.sources import CONLL, Layout, PathLike, Source, sources_of
@@ -124,7 +124,7 @@ def sources_to_read(source: PathLike | Iterable[PathLike], layout: Layout, asked
     exports = [name for name in by_format if name not in ("csv", "parquet", "json")]
     chosen = exports or list(by_format)
     if len(chosen) > 1:
-        counts = ", ".join(f"{name} ({counted(len(by_format[name]), 'file')})" for name in chosen)
+        counts = ", ".join(f"{name} ({plural(len(by_format[name]), 'file')})" for name in chosen)
         raise ValueError(
             f"{_container(source)} holds files of several formats: choose one with {argument('format')}; they "
             f"are {counts}"
@@ -132,15 +132,15 @@ def sources_to_read(source: PathLike | Iterable[PathLike], layout: Layout, asked
     left = sum(map(len, by_format.values())) - len(by_format[chosen[0]])
     if left:
         warn_of_data(
-            f"{_container(source)}: read {counted(len(by_format[chosen[0]]), 'file')} of format {chosen[0]}; "
-            f"{counted(left, 'other file')} left out"
+            f"{_container(source)}: read {plural(len(by_format[chosen[0]]), 'file')} of format {chosen[0]}; "
+            f"{plural(left, 'other file')} left out"
         )
     return by_format[chosen[0]]
 
 
 def _container(source: PathLike | Iterable[PathLike]) -> str:
     items = [source] if isinstance(source, str | os.PathLike) else list(source)
-    return listed([os.fspath(item) for item in items])
+    return preview([os.fspath(item) for item in items])
 
 
 def _format_of(file: ExportFile) -> str:
@@ -198,7 +198,7 @@ def opened(
     plain = asked in ("csv", "parquet") or (asked == "auto" and (named.get("worker") is not None or layout in KEYED))
     reader = None if plain and (files[0].is_table or layout in KEYED) else _reader_of(files, asked)
     if reader is not None:
-        name = listed([str(source.path) for source in sources])
+        name = preview([str(source.path) for source in sources])
         with naming(name, *(str(source.path) for source in sources)), of_format(reader.name, name):
             return Export.of(name, reader.answers(files), 1 if reader.file_per_item else len(files), reader.sep)
     if layout in KEYED and worker_from_file:

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from manyhands._base.checks import counted, warn_of_data
+from manyhands._base.checks import plural, warn_of_data
 from manyhands.errors import FileFormatError
 from manyhands.io.exports.documents import text_of
 from manyhands.io.exports.export import Answer, Dropped
@@ -62,9 +62,7 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
         task = names[1] if level == 0 else names[0]
         yield Answer("spans", "sequences", task, file.annotator(names[level]), spans, document=Document(text))
     if parted:
-        warn_of_data(
-            f"{files[0].where}: {counted(parted, 'span')} of several fragments; each fragment counts as a span"
-        )
+        warn_of_data(f"{files[0].where}: {plural(parted, 'span')} of several fragments; each fragment counts as a span")
     for what, count in lost.items():
         yield Dropped(f"{what} (only spans are read)", count)
 

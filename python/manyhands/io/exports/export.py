@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from manyhands._base import arrow
-from manyhands._base.checks import counted, listed, warn_of_data
+from manyhands._base.checks import plural, preview, warn_of_data
 from manyhands._base.table import Records
 from manyhands.errors import DataWarning, FileFormatError, argument
 from manyhands.io.exports.documents import naming
@@ -232,7 +232,7 @@ class Export:
                 lost = [part for part in self.dropped if part.question == asked]
                 if lost:
                     raise ValueError(f"{self.name}: no answer to {asked!r} can be read (dropped: {_tally(lost)})")
-                raise ValueError(f"{self.name} has no question {asked!r}; it has {listed(list(known))}")
+                raise ValueError(f"{self.name} has no question {asked!r}; it has {preview(list(known))}")
             return asked
         if len(known) > 1:
             shown = ", ".join(f"{question!r} ({kind})" for question, kind in known.items())
@@ -264,7 +264,7 @@ class Export:
         left = self.left_out(question, predictions=predictions)
         if left:
             shown = ", ".join(f"{n:,} {what}" for what, n in left.items())
-            kept = counted(len(given), "answer")
+            kept = plural(len(given), "answer")
             hint = (
                 f" ({argument('kind', 'multilabel')} counts those without a label as empty sets)"
                 if _NOT_COUNTED["empty"] in left
@@ -274,7 +274,7 @@ class Export:
         if not given:
             models = sum(answer.source == "model" for answer in asked_of)
             hint = (
-                f"; {counted(models, 'prediction')} of models can count as workers' ({argument('predictions', True)})"
+                f"; {plural(models, 'prediction')} of models can count as workers' ({argument('predictions', True)})"
                 if models
                 else ""
             )
@@ -290,7 +290,7 @@ class Export:
             )
         if nameless:
             warnings.warn(
-                f"{self.name}: {counted(nameless, 'answer')} without an annotator count as those of one worker, "
+                f"{self.name}: {plural(nameless, 'answer')} without an annotator count as those of one worker, "
                 f"{UNKNOWN!r}",
                 DataWarning,
                 stacklevel=3,
@@ -481,7 +481,7 @@ class Export:
         marked = [self._touching(answer, None if tokens is None else tokens[answer.task]) for answer in given]
         blank = sum(len(answer.said) - len(spans) for answer, spans in zip(given, marked, strict=True))
         if blank:
-            warn_of_data(f"{self.name}: dropped {counted(blank, 'span')} without a token (only blanks are marked)")
+            warn_of_data(f"{self.name}: dropped {plural(blank, 'span')} without a token (only blanks are marked)")
         rows = [
             (answer.task, start, end, answer.worker, label)
             for answer, spans in zip(given, marked, strict=True)
@@ -531,7 +531,7 @@ class Export:
                 drawn.setdefault(answer.task, {}).setdefault(label, region.size)
         lost = dict.fromkeys(answer.task for answer in given if answer.task not in drawn)
         if lost:
-            warn_of_data(f"{self.name}: left out {counted(len(lost), 'image')} in which no worker drew anything")
+            warn_of_data(f"{self.name}: left out {plural(len(lost), 'image')} in which no worker drew anything")
         if not drawn:
             raise ValueError(f"{self.name}: no worker drew anything")
         several = len({label for labels in drawn.values() for label in labels}) > 1
@@ -579,8 +579,8 @@ class Export:
             return {task: found.get(task, [(0, 1)]) for task in tasks}
         if found:
             warnings.warn(
-                f"{self.name}: {counted(len(lacking), 'document')} of {len(tasks):,} without a text "
-                f"({listed(list(lacking))}): each character of all is a token",
+                f"{self.name}: {plural(len(lacking), 'document')} of {len(tasks):,} without a text "
+                f"({preview(list(lacking))}): each character of all is a token",
                 DataWarning,
                 stacklevel=4,
             )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from manyhands._base.atomic import atomic_write, same_file
-from manyhands._base.checks import check_choice, counted, listed
+from manyhands._base.checks import check_choice, plural, preview
 from manyhands._base.sources import Layout, PathLike, Source, is_stream, sources_of
 from manyhands._base.streams import column_names, read_columns
 from manyhands.errors import FileFormatError
@@ -93,7 +93,7 @@ class Preannotations:
             platform for platform in _PLATFORMS if format in ("auto", platform.NAME) and platform.knows(self._rows)
         ]
         if not known:
-            names = listed([platform.NAME for platform in _PLATFORMS])
+            names = preview([platform.NAME for platform in _PLATFORMS])
             raise ValueError(
                 f"{where} is not an export of {format if format != 'auto' else names}: pre-annotations need one"
             )
@@ -127,7 +127,7 @@ class Preannotations:
         found = [make(row, task, *answers[str(task)], name) for task, row in tasks if str(task) in answers]
         if not found:
             raise ValueError(
-                f"no task of the export is among the {counted(len(answers), 'task')} that were answered, such as "
+                f"no task of the export is among the {plural(len(answers), 'task')} that were answered, such as "
                 f"{next(iter(answers), None)!r}; was the model fitted to this export?"
             )
         with atomic_write(path) as part:

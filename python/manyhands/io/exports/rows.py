@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from manyhands._base.checks import counted, listed, warn_of_data
+from manyhands._base.checks import plural, preview, warn_of_data
 from manyhands._base.columns import Chosen
 from manyhands._base.frames import WELL_KNOWN, known_among
 from manyhands._base.names import MIXED
@@ -65,8 +65,8 @@ def _keyed(content: Mapping[str, Any], where: str, layout: str) -> list[Any] | N
         return _records(content, fields)
     if all(not isinstance(value, Mapping | list) for part in parts for value in part.values()):
         raise ValueError(
-            f"{where} is an object of objects with keys {listed(list(content))} outside and "
-            f"{listed(list(dict.fromkeys(key for part in parts for key in part)))} inside; say which are the workers: "
+            f"{where} is an object of objects with keys {preview(list(content))} outside and "
+            f"{preview(list(dict.fromkeys(key for part in parts for key in part)))} inside; say which are the workers: "
             f"{argument('layout', 'by-worker')} for {{worker: {{task: label}}}}, "
             f"{argument('layout', 'by-task')} for {{task: {{worker: label}}}}"
         )
@@ -168,7 +168,7 @@ def one_row_per_worker(table: pa.Table, where: str, named: Mapping[str, Chosen])
         parts[name] = None
     empty = int(pc.sum(pc.equal(counts, 0)).as_py() or 0)
     if empty:
-        warn_of_data(f"{where}: dropped {counted(empty, 'row')} without a worker")
+        warn_of_data(f"{where}: dropped {plural(empty, 'row')} without a worker")
     parent = pc.list_parent_indices(parts[column])
     kept = [name for role in named.values() for name in ([role] if isinstance(role, str) else role or ())]
     return pa.table(

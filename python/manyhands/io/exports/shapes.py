@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands._base.checks import counted, warn_of_data
+from manyhands._base.checks import plural, warn_of_data
 from manyhands._base.limits import check_memory
 from manyhands.errors import FileFormatError
 from manyhands.masks.table import Masks
@@ -171,7 +171,7 @@ def bounds(
 def warn_of_turned(n: int, where: str) -> None:
     """Return how many boxes are turned, and so larger than they were drawn."""
     if n:
-        warn_of_data(f"{where}: {counted(n, 'box', 'boxes')} turned; each counts as the upright one around it")
+        warn_of_data(f"{where}: {plural(n, 'box', 'boxes')} turned; each counts as the upright one around it")
 
 
 # ----------------------------------------------------------------------------------------------------------- masks
