@@ -59,8 +59,8 @@ def check_classes(names: Names, n_answers: int, what: str, *, spelt: bool) -> No
     variants = groups_of(names.values.tolist() if names.values.dtype == object else (), fold)
     if variants:
         warn_of_data(
-            f"{what} holds labels that differ by case or blanks only: {list_groups(variants)}. Each is a class of its own"
-            f"; pass {argument('fold_labels', True)} to merge them"
+            f"{what} holds labels that differ by case or blanks only: {list_groups(variants)}. Each is a class of "
+            f"its own; pass {argument('fold_labels', True)} to merge them"
         )
 
 

@@ -79,20 +79,13 @@ def run(args: Namespace) -> None:
             votes, order = _read(args)
         from manyhands import audit
 
-<<<<<<< HEAD
-        found = audit.review(votes, order=order, stages=stages.stage)
+        report = audit.review(votes, order=order, stages=stages.stage)
         if args.output not in (None, STDOUT) or args.clean:
             with stages.stage("writing"):
                 if args.output not in (None, STDOUT):
-                    write(found.frame(), args.output)
+                    write(report.frame(), args.output)
                 if args.clean:
-                    write(votes.without(found.workers).to_frame(), args.clean)
-=======
-        report = audit.review(votes, order=order, stages=stages.stage)
-        if args.output not in (None, STDOUT):
-            with stages.stage("writing"):
-                write(report.frame(), args.output)
->>>>>>> 5482258 (Name locals and helpers of the shared layer by content)
+                    write(votes.without(report.workers).to_frame(), args.clean)
     if args.json:
         print_json(args, _content(args, report) | {"seconds": stages.seconds})
         return
@@ -101,14 +94,9 @@ def run(args: Namespace) -> None:
         write(report.frame(), STDOUT)
         if args.quiet:
             return
-<<<<<<< HEAD
-    page = {"log": summary_of_log(votes)} | _page(found)  # the page is the result: quiet leaves out only the rest
+    page = {"log": summary_of_log(votes)} | _page(report)  # the page is the result: quiet leaves out only the rest
     files = [path for path in (args.output, args.clean) if path not in (None, STDOUT)]
     wrote = "" if args.quiet else ", ".join(files)
-=======
-    page = {"log": summary_of_log(votes)} | _page(report)  # the page is the result: quiet leaves out only the rest
-    wrote = "" if args.quiet or args.output in (None, STDOUT) else args.output
->>>>>>> 5482258 (Name locals and helpers of the shared layer by content)
     print_facts(page | {"wrote": wrote, "time": "" if args.quiet else str(stages)}, stderr=piped)
     if len(report.copies) and not piped:
         rows = report.copies.frame().slice(0, _SHOWN).to_pydict()
@@ -165,13 +153,8 @@ def _without(found: Review) -> str:
     return (
         "leaving out spammers, colluders and all but one of each set of copies, "
         f"{number(change.n_workers, 'worker')} and {change.share:.1%} of the labels, changes "
-<<<<<<< HEAD
-        f"{number(change.n_changed, 'answer')}{gone}; mean confidence "
-        f"{change.before:.3f}, then {change.after:.3f} (--clean FILE writes the rest of the log)"
-=======
         f"{number(change.n_changed, 'answer')}{unanswered}; mean confidence "
-        f"{change.before:.3f}, then {change.after:.3f}"
->>>>>>> 5482258 (Name locals and helpers of the shared layer by content)
+        f"{change.before:.3f}, then {change.after:.3f} (--clean FILE writes the rest of the log)"
     )
 
 

@@ -389,8 +389,8 @@ def _outcomes(
     elif unknown.any():
         raise ValueError(
             f"{winner.what} contains {preview(names.values[unknown].tolist())}, which is neither an item on either "
-            f"side nor one of {', '.join(WORDS)}; map these values to left, right or tie with {argument('winners')}, or "
-            "drop these rows"
+            f"side nor one of {', '.join(WORDS)}; map these values to left, right or tie with "
+            f"{argument('winners')}, or drop these rows"
         )
     item = item_codes[codes]
     outcomes = np.where(item == left, LEFT, np.where(item == right, RIGHT, words[codes]))

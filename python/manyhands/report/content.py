@@ -210,7 +210,7 @@ def to_review(n: int, unit: str, why: str, held: str) -> list[Part]:
     """Ask to review the n answers that hold half of the expected errors."""
     if n == 1:
         return [(f"Review the {unit} with the {why} first: it holds half of the {held}.", None)]
-    return [(f"Review the {counted(n, unit)} with the {why} first: they hold half of the {held}.", None)]
+    return [(f"Review the {plural(n, unit)} with the {why} first: they hold half of the {held}.", None)]
 
 
 def _verdict(confidence: Any, measured: str, audited: Review | None, asked: bool) -> list[list[Part]]:
@@ -220,17 +220,7 @@ def _verdict(confidence: Any, measured: str, audited: Review | None, asked: bool
     sentences: list[list[Part]] = [[(measured or expected, None)]]
     if doubtful := half_of_errors(confidence):
         sentences.append(
-<<<<<<< HEAD
             to_review(doubtful, "answer", f"lowest confidence ({percent(doubtful / n)} of all)", "expected errors")
-=======
-            [
-                (
-                    f"Review the {plural(doubtful, 'answer')} with the lowest confidence "
-                    f"({percent(doubtful / n)} of all) first: they hold half of the expected errors.",
-                    None,
-                )
-            ]
->>>>>>> 5482258 (Name locals and helpers of the shared layer by content)
         )
     if audited is None:
         return [*sentences, [("Workers were not audited." if not asked else _no_audit(asked), None)]]
@@ -345,9 +335,8 @@ def _truth(model: Aggregator, gold: tuple[Any, Any]) -> tuple[list[Row], str]:
     labels, names = model.labels_[index], set(model.classes_.tolist())
     accuracy = metrics.accuracy(labels, classes)
     low, high = charts.wilson(accuracy, len(index))
-<<<<<<< HEAD
     interval = f"95\N{NO-BREAK SPACE}% interval {low * 100:.1f}\u2013{percent(high, 1)}"
-    known = counted(len(index), "known answer")
+    known = plural(len(index), "known answer")
     rows = [("Share correct", percent(accuracy, 1), f"{interval}, on {known}")]
     expected = float(model.confidence_[index].mean())
     fit = "too low" if expected < low else "too high" if expected > high else "right on average"
@@ -355,9 +344,6 @@ def _truth(model: Aggregator, gold: tuple[Any, Any]) -> tuple[list[Row], str]:
         f"Measured on {known}, {percent(accuracy, 1)} are correct ({interval}). The confidences of these answers are "
         f"{fit}: they expect {percent(expected, 1)}."
     )
-=======
-    rows = [("Share correct", percent(accuracy, 1), plural(len(index), "task"))]
->>>>>>> 5482258 (Name locals and helpers of the shared layer by content)
     if all(name in names for name in classes.tolist()):
         posterior = model._rows_of_tasks(index)
         error = metrics.calibration_error(posterior, classes, classes=model.classes_)

@@ -192,24 +192,14 @@ def _verdict(
         n = int(np.searchsorted(np.cumsum(variance), variance.sum() / 2) + 1) if variance.sum() > 0 else 0
         sentences.append([(f"The median standard error of a value is {np.nanmedian(error):.3g}.", None)])
         if n:
-<<<<<<< HEAD
             sentences.append(to_review(n, "value", "largest standard error", "expected squared error"))
-=======
-            text = f"Review the {plural(n, 'value')} with the largest standard error first: they hold half of the "
-            sentences.append([(f"{text}expected squared error.", None)])
->>>>>>> 5482258 (Name locals and helpers of the shared layer by content)
     elif confidence is not None and len(confidence):
         unit = _UNITS.get(kind, "answer")
         finite = confidence[np.isfinite(confidence)]
         text = f"{about(float(finite.mean()))} of the {len(finite):,} {unit}s are expected to be correct."
         sentences.append([(text, None)])
         if n := half_of_errors(finite):
-<<<<<<< HEAD
             sentences.append(to_review(n, unit, "lowest confidence", "expected errors"))
-=======
-            text = f"Review the {plural(n, unit)} with the lowest confidence first: they hold half of the expected "
-            sentences.append([(f"{text}errors.", None)])
->>>>>>> 5482258 (Name locals and helpers of the shared layer by content)
     if "alone" in tables and tables["alone"].n_rows:
         n = tables["alone"].n_rows
         sentences.append([(f"Also check the {plural(n, 'object')} that only one of several workers drew.", None)])
