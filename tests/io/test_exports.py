@@ -372,4 +372,4 @@ def test_the_command_line_takes_exports(tmp_path: Path, capsys: pytest.CaptureFi
     assert json.loads(capsys.readouterr().out)["questions"] == {"result": "categorical"}
     assert gold.read_text() == '"task","label"\n"t2","no"\n'
     assert main(["import", str(SAMPLES / "wide.csv")]) == 2
-    assert "is a table already" in capsys.readouterr().err
+    assert "is already a table" in capsys.readouterr().err

@@ -337,7 +337,7 @@ DAMAGED = {
 @pytest.mark.parametrize("name", DAMAGED)
 def test_damaged_files_are_named(tmp_path, name):
     content, reason = DAMAGED[name]
-    message = f"cannot read '.*{name}': .*{reason}.*truncated, or not what"
+    message = f"cannot read '.*{name}': .*{reason}.*truncated, or of another format"
     with pytest.raises(mh.errors.FileFormatError, match=message):
         mh.read(put(tmp_path / name, content))
 
