@@ -221,6 +221,27 @@ def test_summary_states_what_to_trust_and_how_many_answers_to_review(log, capsys
 
 
 @pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("boxes", "objects are expected to be correct"),
+        ("multilabel", "answers are expected to be correct in every label"),
+        ("sequences", "tokens are expected to be correct"),
+        ("texts", "The mean confidence of the 100 texts is"),
+        ("numeric", ""),
+    ],
+)
+def test_summary_states_what_a_confidence_of_the_kind_means(kind, words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    run(f"simulate --kind {kind} -o log.csv -q")
+    run("aggregate log.csv -o labels.csv")
+    out = capsys.readouterr().out
+    assert words in out
+    assert ("half of the" in out) == bool(words)
+    # Several boxes in an image are one answer.
+    assert "repeats" not in out
+
+
+@pytest.mark.parametrize(
     ("confidence", "expected"),
     [
         ([1.0, 1.0], (0, 0.0)),

@@ -84,7 +84,7 @@ def test_what_cannot_be_told_is_said(tmp_path, monkeypatch, capsys):
     write_table(mh.simulate(30, 2, 2, labels_per_task=2, seed=1).log.to_frame(), "log.csv")
     run("audit log.csv")
     out = capsys.readouterr().out
-    assert "uncertain" in out
+    assert "warning" in out
     assert "no worker to leave out" in out
 
 

@@ -217,6 +217,19 @@ def test_charts_of_many_workers_count_them_by_cell() -> None:
     assert sum(cell["workers"] for cell in spec["data"]["values"]) == votes.n_workers
 
 
+@pytest.mark.parametrize("kind", ["multilabel", "texts", "masks", "objects"])
+def test_answers_that_are_right_in_part_are_not_counted_as_correct(kind: str, tmp_path: Path) -> None:
+    log = mh.simulate(kind=kind, seed=1).log
+    model = mh.aggregate(log)
+    page = model.report(tmp_path / "r.html", votes=log)[0]
+    verdict = verdict_of(page)
+    assert "answers are expected to be correct." not in verdict
+    assert "half of the doubt" in verdict
+    assert percent(float(np.nanmean(model.to_frame().column("confidence").to_numpy()))) in verdict
+    columns = {column["name"]: column["about"] for column in data_of(page)["tables"]["tasks"]["columns"]}
+    assert columns["confidence"] != "probability that the answer is correct"
+
+
 @pytest.mark.parametrize("kind", ["numeric", "pairwise", "boxes", "multilabel", "sequences"])
 def test_pages_are_worded_for_the_kind(kind: str, tmp_path: Path) -> None:
     log = mh.simulate(kind=kind, seed=1).log

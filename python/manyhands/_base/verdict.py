@@ -6,6 +6,17 @@ from typing import Any
 
 import numpy as np
 
+#: Kinds whose ``confidence`` is a reliability and not a probability that an answer is correct.
+RELIABILITY = ("numeric", "pairwise", "rankings")
+#: What answers of a kind are about, where they are not tasks.
+UNITS = {"sequences": "span", "boxes": "object", "clustering": "item", "pairwise": "item", "rankings": "item"}
+#: The mean confidence in words, for kinds whose answers are not right or wrong as a whole.
+_PARTLY = {
+    "multilabel": "At most {mean} of the {n} answers are expected to be correct in every label.",
+    "texts": "The mean confidence of the {n} texts is {mean}.",
+    "masks": "Where workers differ, {mean} of the pixels are expected to be correct.",
+    "objects": "On average, {mean} of the weight of the workers is behind the answer.",
+}
 #: Confidences are counted in steps of 1 / _STEPS, so that memory does not grow with the answers.
 _STEPS = 10_000
 
@@ -20,6 +31,18 @@ def about(share: float) -> str:
     return f"Over {percent(0.99)}" if 0.995 <= share < 1 else f"About {percent(share)}"
 
 
+def expected(kind: str, mean: float, n: int, unit: str) -> str:
+    """State which share of n answers is expected to be correct, given their mean confidence."""
+    if kind in _PARTLY:
+        return _PARTLY[kind].format(mean=percent(mean), n=f"{n:,}")
+    return f"{about(mean)} of the {n:,} {unit}s are expected to be correct."
+
+
+def held(kind: str) -> str:
+    """Name what answers of low confidence hold."""
+    return "doubt" if kind in _PARTLY else "expected errors"
+
+
 class Doubts:
     """Expected errors of answers, added batch by batch."""
 
@@ -30,13 +53,18 @@ class Doubts:
     def add(self, confidence: Any) -> None:
         """Count a batch of confidences."""
         confidence = np.asarray(confidence, float)
+        confidence = confidence[np.isfinite(confidence)]
         steps = np.clip((confidence * _STEPS + 1e-6).astype(np.int64), 0, _STEPS)
         self._counts += np.bincount(steps, minlength=_STEPS + 1)
         self._doubts += np.bincount(steps, 1.0 - confidence, minlength=_STEPS + 1)
 
+    def n(self) -> int:
+        """Return the number of answers with a confidence."""
+        return int(self._counts.sum())
+
     def mean(self) -> float:
         """Return the mean confidence, NaN without answers."""
-        n = int(self._counts.sum())
+        n = self.n()
         return 1.0 - float(self._doubts.sum()) / n if n else float("nan")
 
     def half(self) -> tuple[int, float]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from manyhands._base.checks import plural
 from manyhands._base.known import Known, measures_of
 from manyhands._base.sources import Layout
-from manyhands._base.verdict import Doubts, about
+from manyhands._base.verdict import RELIABILITY, UNITS, Doubts, expected, held
 from manyhands.categorical.table import Annotations
 from manyhands.cli.console import Stages, number, print_frame, print_json, print_summary, write, write_parts
 from manyhands.cli.kinds import CLASSES, add_kind, read_log, settle_kind
@@ -87,7 +87,7 @@ def run(args: Namespace) -> None:
     with Stages(args) as stages:
         votes, model, truth = read_and_fit(args, stages, args.evaluate)
         with stages.stage("writing"):
-            counter = Seen()
+            counter = Seen(args.kind)
             piped = args.output in (None, STDOUT)
             if piped:
                 labels = _answers(args, model, votes)
@@ -119,10 +119,10 @@ def run(args: Namespace) -> None:
         facts = {
             "log": summary_of_log(votes),
             "repeats": summary_of_repeats(args, votes),
+            "answers": counter.summary(args.output),
+            "gold": summary_of_gold(model),
             "fit": summary_of_fit(args, model),
             "errors": summary_of_errors(model),
-            "gold": summary_of_gold(model),
-            "answers": counter.summary(args.output),
         }
         facts |= {"truth": summary_of_scores(truth, scores), "wrote": files, "time": str(stages)}
         print_summary(args, facts, stderr=piped and args.shown != "table")
@@ -189,7 +189,7 @@ def report(args: Namespace, votes: Any, model: Any, stages: Stages) -> dict[str,
         "log": [str(path) for path in args.log],
         "kind": args.kind,
         **{name: getattr(votes, name) for name in sizes if hasattr(votes, name)},
-        **({"n_repeats": votes._table.n_repeats()} if hasattr(votes._table, "n_repeats") else {}),
+        **({} if (repeats := _repeats(votes)) is None else {"n_repeats": repeats}),
         **({"n_unlabelled": len(votes.unlabelled)} if hasattr(votes, "unlabelled") else {}),
         "method": args.method,
         "n_iter": model.n_iter_,
@@ -218,9 +218,15 @@ def summary_of_log(votes: Records) -> str:
     )
 
 
+def _repeats(votes: Records) -> int | None:
+    """Count answers to a task by a worker who answered it before; None where several are one answer, as of boxes."""
+    table: Any = votes._table
+    return table.n_repeats() if hasattr(table, "n_repeats") and votes.kind != "boxes" else None
+
+
 def summary_of_repeats(args: Namespace, votes: Records) -> str:
     """Summarize repeated answers of a worker to a task."""
-    repeats = votes._table.n_repeats() if hasattr(votes._table, "n_repeats") else 0
+    repeats = _repeats(votes)
     if not repeats or args.repeats != "keep":
         return ""
     return f"{number(repeats, 'further answer')} by a worker to the same task, all counted (--repeats first or last)"
@@ -251,37 +257,43 @@ def summary_of_gold(model: Any) -> str:
 
 
 class Seen:
-    """Confidences of labels, counted as they are written."""
+    """Confidences of answers, counted as they are written."""
 
-    def __init__(self) -> None:
-        self.n = self.n_tied = 0
+    def __init__(self, kind: str) -> None:
+        self.n_tied = 0
+        self._kind = kind
+        self._unit = UNITS.get(kind, "answer")
         self._doubts = Doubts()
 
-    def look(self, labels: pa.Table) -> pa.Table:
-        """Count the labels of a table and return it; answers of other kinds are only returned."""
-        if "tied" not in labels.column_names:
-            return labels
+    def look(self, answers: pa.Table) -> pa.Table:
+        """Count the answers of a table, if their confidence is a probability, and return the table."""
+        column = next((name for name in ("confidence", "probability") if name in answers.column_names), None)
+        if self._kind in RELIABILITY or column is None:
+            return answers
         from manyhands._base.arrow import to_numpy
 
-        self.n += labels.num_rows
-        self.n_tied += int(to_numpy(labels.column("tied")).sum())
-        self._doubts.add(to_numpy(labels.column("confidence")))
-        return labels
+        if "position" in answers.column_names:
+            self._unit = "token"
+        if "tied" in answers.column_names:
+            self.n_tied += int(to_numpy(answers.column("tied")).sum())
+        self._doubts.add(to_numpy(answers.column(column)))
+        return answers
 
     def summary(self, output: str | None) -> str:
         """State how many answers to trust, and which ones to review."""
-        if not self.n:
+        if not self._doubts.n():
             return ""
         ties = f"; {number(self.n_tied, 'tie')}" if self.n_tied else ""
-        share = about(self._doubts.mean()).replace("\N{NO-BREAK SPACE}", " ")
-        verdict = f"{share} of {number(self.n, 'answer')} are expected to be correct"
+        verdict = expected(self._kind, self._doubts.mean(), self._doubts.n(), self._unit).rstrip(".")
+        verdict = verdict.replace("\N{NO-BREAK SPACE}", " ")
         n_review, below = self._doubts.half()
         if not n_review:
             return verdict + ties
         where = f" in {output}" if output not in (None, STDOUT) else ""
+        review, hold = (f"{n_review:,}", "they hold") if n_review > 1 else ("one", "it holds")
         return (
-            f"{verdict}; review the {n_review:,} with a confidence below {below:.2f}{where}: "
-            f"they hold half of the expected errors{ties}"
+            f"{verdict}; review the {review} with a confidence below {below:.2f}{where}: "
+            f"{hold} half of the {held(self._kind)}{ties}"
         )
 
 

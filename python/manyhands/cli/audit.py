@@ -102,7 +102,7 @@ def run(args: Namespace) -> None:
         rows = report.copies.frame().slice(0, _SHOWN).to_pydict()
         print_table(list(rows), list(zip(*rows.values(), strict=True)), title="copies, the surest first")
     for remark in report.remarks:
-        print_facts({"uncertain": remark}, stderr=piped)
+        print_facts({"warning": remark}, stderr=piped)
 
 
 def _read(args: Namespace) -> tuple[Annotations, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from manyhands import agreement, metrics
 from manyhands._base.checks import plural
-from manyhands._base.verdict import about, percent
+from manyhands._base.verdict import RELIABILITY, UNITS, expected, held, percent
 from manyhands.io.shown import with_shown
 from manyhands.report import charts
 from manyhands.report.content import (
@@ -90,16 +90,19 @@ _WORKERS = {
     "left_bias": Column("Position bias", "log-odds by which the worker favors the left item; 0 is unbiased"),
     "spammer_score": Column("Attention", "0: answers do not depend on the truth (spammer); 1: always correct"),
 }
-#: Kinds whose ``confidence`` is a reliability and not a probability that an answer is correct.
-_RELIABILITY = ("numeric", "pairwise", "rankings")
+#: Meaning of ``confidence`` for kinds whose answers are not right or wrong as a whole.
+_CONFIDENCE = {
+    "multilabel": "probability that the least certain label of the answer is correct",
+    "texts": "mean probability of the words",
+    "masks": "mean probability of the pixels on which workers differ",
+    "objects": "share of the weight of the workers that is behind exactly this answer",
+}
 #: Kinds whose answers form one ranking.
 _RANKED = ("pairwise", "rankings")
 #: Level of the intervals on the page.
 _LEVEL = 0.95
 #: Masks that are compared with the answers.
 _MOST_MASKS = 2_000
-#: What answers of a kind are about, where they are not tasks.
-_UNITS = {"sequences": "span", "boxes": "object", "clustering": "item", "pairwise": "item", "rankings": "item"}
 
 
 def content_of_kind(model: Any, votes: Any, scores: Mapping[str, Any] | None) -> Content:
@@ -113,9 +116,9 @@ def content_of_kind(model: Any, votes: Any, scores: Mapping[str, Any] | None) ->
     workers = model.workers_frame()
     confidence = _confidence(kind, answers)
     level = percent(_level(answers))
-    described = _describe_columns(level)
+    described = _describe_columns(kind, level)
     specs: dict[str, Any] = {}
-    unit = _UNITS.get(kind, "task")
+    unit = UNITS.get(kind, "task")
     if confidence is not None:
         specs["confidence"] = charts.histogram(confidence, f"{unit}s", "confidence")
     elif kind == "numeric" and "high" in answers.column_names:
@@ -164,11 +167,11 @@ def _words(kind: str, level: str) -> dict[str, str]:
             "tasks_lead": "The values with the largest standard error come first.",
             "confidence": f"Number of tasks by the width of the {level} interval of their value",
         }
-    unit = _UNITS.get(kind, "answer")
+    unit = UNITS.get(kind, "answer")
     return {
         "tasks": f"{unit.capitalize()}s to review first",
         "tasks_lead": f"The {unit}s with the lowest confidence come first.",
-        "confidence": f"Number of {_UNITS.get(kind, 'task')}s by confidence",
+        "confidence": f"Number of {UNITS.get(kind, 'task')}s by confidence",
     }
 
 
@@ -193,13 +196,12 @@ def _verdict(
         sentences.append([(f"The median standard error of a value is {np.nanmedian(error):.3g}.", None)])
         if n:
             sentences.append(to_review(n, "value", "largest standard error", "expected squared error"))
-    elif confidence is not None and len(confidence):
-        unit = _UNITS.get(kind, "answer")
+    elif confidence is not None and np.isfinite(confidence).any():
+        unit = UNITS.get(kind, "answer")
         finite = confidence[np.isfinite(confidence)]
-        text = f"{about(float(finite.mean()))} of the {len(finite):,} {unit}s are expected to be correct."
-        sentences.append([(text, None)])
+        sentences.append([(expected(kind, float(finite.mean()), len(finite), unit), None)])
         if n := half_of_errors(finite):
-            sentences.append(to_review(n, unit, "lowest confidence", "expected errors"))
+            sentences.append(to_review(n, unit, "lowest confidence", held(kind)))
     if "alone" in tables and tables["alone"].n_rows:
         n = tables["alone"].n_rows
         sentences.append([(f"Also check the {plural(n, 'object')} that only one of several workers drew.", None)])
@@ -246,7 +248,7 @@ def _figures(votes: Any, confidence: Any, coefficients: list[Coefficient]) -> li
     if coefficients:
         figures.append(("Agreement", coefficients[0][1], coefficients[0][0]))
     if confidence is not None and len(confidence):
-        unit = _UNITS.get(votes.kind, "task")
+        unit = UNITS.get(votes.kind, "task")
         doubtful = percent(float((confidence < 0.9).mean()), 1)
         share = percent(float(np.nanmean(confidence)), 1)
         figures.append(("Mean confidence", share, f"{doubtful} of {unit}s below {percent(0.9)}"))
@@ -305,7 +307,7 @@ def _with_words(spans: pa.Table, votes: Any) -> pa.Table:
 def _confidence(kind: str, answers: pa.Table) -> Any:
     """Return the probabilities that answers are correct; None for a kind that has none."""
     name = next((name for name in ("confidence", "probability") if name in answers.column_names), None)
-    if kind in _RELIABILITY or name is None or not answers.num_rows:
+    if kind in RELIABILITY or name is None or not answers.num_rows:
         return None
     return answers.column(name).to_numpy().astype(float)
 
@@ -315,13 +317,15 @@ def _level(answers: pa.Table) -> float:
     return float(level) if level else _LEVEL
 
 
-def _describe_columns(level: str) -> dict[str, Column]:
-    """Return the columns of answers, with the level of their intervals."""
-    ends = {
+def _describe_columns(kind: str, level: str) -> dict[str, Column]:
+    """Return the columns of answers, with the level of their intervals and the meaning of their confidence."""
+    own = {
         "low": Column(f"{level} low", f"lower end of the {level} interval"),
         "high": Column(f"{level} high", f"upper end of the {level} interval"),
     }
-    return {name: ends.get(name, column) for name, column in _ANSWERS.items()}
+    if kind in _CONFIDENCE:
+        own["confidence"] = Column("Confidence", _CONFIDENCE[kind])
+    return {name: own.get(name, column) for name, column in _ANSWERS.items()}
 
 
 def _plain_columns(frame: pa.Table, described: Mapping[str, Column]) -> pa.Table:
@@ -333,7 +337,7 @@ def _plain_columns(frame: pa.Table, described: Mapping[str, Column]) -> pa.Table
 
 def _answers(kind: str, frame: pa.Table, described: dict[str, Column]) -> Table:
     """Return the answers to review first; a ranking keeps its order."""
-    if kind in _RELIABILITY:
+    if kind in RELIABILITY:
         described = {name: column for name, column in described.items() if name != "confidence"}
     flat = _plain_columns(frame, described)
     order = np.arange(flat.num_rows)
@@ -442,13 +446,13 @@ _AGREEMENT: dict[str, Callable[[Any, Any], Rows]] = {
 }
 #: What the results of a kind rest on, in plain words.
 _ABOUT = {
-    "multilabel": "Confidence is the probability that the whole set of labels is correct.",
+    "multilabel": "Confidence is the probability that the least certain label of an answer is correct.",
     "numeric": (
         "A bias that all workers share cannot be identified from their answers. Values and intervals may lie outside "
         "the range of the answers, because each worker's bias is removed."
     ),
     "texts": "Words are compared without case and punctuation. Errors that all workers make cannot be detected.",
-    "masks": "Confidence is a mean over the pixels on which workers differ, and assumes independent errors.",
+    "masks": "Confidence assumes independent errors.",
     "boxes": "Objects that no worker drew cannot be detected. Corners are relative to where most workers put them.",
     "sequences": "Spans come from the most probable tagging of each document. Spans that all workers miss are missing.",
     "pairwise": "Scores compare the items of this log only; the difference between two scores has a meaning.",
