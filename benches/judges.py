@@ -1,8 +1,10 @@
 """Coverage and width of intervals from panels of judges, with other estimators in the same draws.
 
-``benches/judges.py DATA [--draws 1000] [--out FILE]`` draws human labels at random from panels of judges whose truth is
-known, and counts how often the 95 % interval contains the score of all items. Panels are simulated (judges whose errors
-share a factor), and read from ``DATA/judges_civil`` if that is there.
+``benches/judges.py DATA [--draws 1000] [--out FILE]`` draws logs from panels of judges whose truth is known, and human
+labels from each log, and counts how often the 95 % interval contains the score of the panel's items. Items of a log are
+drawn with replacement: the panel is the population that a log is a sample of. Panels are simulated (judges whose errors
+share a factor), and read from ``DATA/judges_*`` if these are there. ``ppi_py`` and ``glide`` (glide-py, which needs
+Python 3.12) run in the same draws if they are installed.
 """
 
 from __future__ import annotations
@@ -17,8 +19,18 @@ import numpy as np
 
 from manyhands.judges.estimates import Design, difference_of, predict, score_of, wilson
 from manyhands.judges.part import Part
+from manyhands.judges.planning import inclusion, systematic
 from manyhands.judges.verdicts import Table, encode
 from manyhands.metrics.intervals import student_quantile
+
+try:
+    import ppi_py
+except ImportError:
+    ppi_py = None
+try:
+    import glide.estimators as glide
+except ImportError:
+    glide = None
 
 SIZES = (20, 30, 50, 100, 200)
 N_ITEMS = 2000
@@ -44,98 +56,141 @@ def part_of(verdicts: np.ndarray, kind: str | None = None) -> Part:
     )
 
 
-def estimates(part: Part, truth: np.ndarray, rows: np.ndarray, *, share: bool, bounds, clusters=None) -> dict:
+def everywhere(rng: np.random.Generator, pop: np.ndarray, n: int):
+    """Label n items at random; returns their rows, weights, and strata of all items."""
+    return rng.choice(len(pop), n, replace=False), np.ones(n), np.zeros(len(pop), int)
+
+
+def estimates(verdicts, consensus, y, rows, rest, at, of, design, *, share: bool, bounds) -> dict:
     """Intervals by each estimator from some labels."""
-    rest = np.setdiff1d(np.arange(len(truth)), rows)
-    if clusters is None:
-        design = Design.simple(len(rows), len(rest))
-    else:
-        zero = np.zeros(len(rows), int), np.zeros(len(rest), int)
-        design = Design(np.ones(len(rows)), zero[0], clusters[rows], zero[1], clusters[rest])
-    features, y = part.features, truth[rows]
-    at, of = predict(features.rows(rows), lambda slope: features.times(slope)[rest], len(rest), y, design, bounds)
     one = score_of(y, at, of, design, share=share, bounds=bounds, what="")
-    out = {"manyhands": (one.low, one.high), "gold, same interval": one.gold_only[1:]}
+    out = {"manyhands": (one.low, one.high), "gold, same design": one.gold_only[1:]}
     n, mean = len(y), y.mean()
-    t = student_quantile(0.95, n - 1)
-    half = t * y.std(ddof=1) / math.sqrt(n)
+    half = student_quantile(0.95, n - 1) * y.std(ddof=1) / math.sqrt(n)
+    if np.ptp(design.weights) or np.ptp(design.strata):
+        return out
     out["gold, t"] = (mean - half, mean + half)
     if share:
         out["gold, Wilson"] = wilson(mean, n)
-    out["ppi, mean verdict"] = ppi(y, part.consensus[rows], part.consensus[rest])
+    out["ppi, mean verdict"] = ppi(y, consensus[rows], consensus[rest])
+    if glide is not None:
+        out["glide, all judges"] = multi(y, rows, verdicts)
     return out
 
 
 def ppi(y: np.ndarray, at: np.ndarray, of: np.ndarray) -> tuple[float, float]:
     """The published interval of PPI++ with one predictor, the judges' consensus."""
-    try:
-        from ppi_py import ppi_mean_ci
+    if ppi_py is not None:
+        low, high = ppi_py.ppi_mean_ci(y, at, of, alpha=0.05)
+        return float(np.ravel(low)[0]), float(np.ravel(high)[0])
+    n, many = len(y), len(of)
+    weight = 0.0
+    if at.var() > 0:
+        weight = float(np.cov(y, at)[0, 1] / ((1 + n / many) * np.r_[at, of].var(ddof=1)))
+    weight = min(max(weight, 0.0), 1.0)
+    middle = weight * of.mean() + (y - weight * at).mean()
+    half = 1.959964 * math.sqrt((y - weight * at).var() / n + weight**2 * of.var() / many)
+    return middle - half, middle + half
 
-        low, high = ppi_mean_ci(y, at, of, alpha=0.05)
-        return float(low[0]), float(high[0])
-    except ImportError:
-        n, many = len(y), len(of)
-        weight = 0.0
-        if at.var() > 0:
-            weight = float(np.cov(y, at)[0, 1] / ((1 + n / many) * np.r_[at, of].var(ddof=1)))
-        weight = min(max(weight, 0.0), 1.0)
-        middle = weight * of.mean() + (y - weight * at).mean()
-        half = 1.959964 * math.sqrt((y - weight * at).var() / n + weight**2 * of.var() / many)
-        return middle - half, middle + half
+
+def multi(y: np.ndarray, rows: np.ndarray, verdicts: np.ndarray) -> tuple[float, float] | None:
+    """Interval of glide-py with every judge as a predictor, None where it raises (labels that are all alike)."""
+    every = np.full(len(verdicts), np.nan)
+    every[rows] = y
+    try:
+        interval = glide.MultiPPIMeanEstimator().estimate(every, verdicts).confidence_interval
+    except ValueError:
+        return None
+    return float(interval.lower_bound), float(interval.upper_bound)
 
 
 def scenario(
-    name: str, part: Part, truth: np.ndarray, draws: int, rng, *, share=True, bounds=(0.0, 1.0), clusters=None
-):
+    name: str, part: Part, truth: np.ndarray, draws: int, rng, *, share=True, bounds=(0.0, 1.0), clusters=None,
+    sample=everywhere,
+):  # fmt: skip
     """Coverage and mean half-width by number of labels and estimator."""
-    rows = []
+    every, rows = part.features.rows(np.arange(len(truth))), []
     for n in SIZES:
         if n > len(truth) // 4:
             continue
         hits: dict[str, list] = {}
         for _ in range(draws):
             if clusters is None:
-                labeled = rng.choice(len(truth), n, replace=False)
+                pop = rng.integers(0, len(truth), len(truth))
+                mine = np.arange(len(truth))
+                labeled, weights, strata = sample(rng, pop, n)
             else:
-                names = rng.choice(clusters.max() + 1, n // 5, replace=False)
-                labeled = np.flatnonzero(np.isin(clusters, names))
-            for method, (low, high) in estimates(
-                part, truth, labeled, share=share, bounds=bounds, clusters=clusters
-            ).items():
-                hits.setdefault(method, []).append((low <= truth.mean() <= high, (high - low) / 2))
+                names = rng.integers(0, len(truth) // 5, len(truth) // 5)
+                pop, mine = (5 * names[:, None] + np.arange(5)).ravel(), np.arange(len(truth)) // 5
+                labeled = np.flatnonzero(np.isin(mine, rng.choice(len(names), n // 5, replace=False)))
+                weights, strata = np.ones(n), np.zeros(len(truth), int)
+            rest = np.setdiff1d(np.arange(len(pop)), labeled)
+            design = Design(weights, strata[labeled], mine[labeled], strata[rest], mine[rest])
+            y, others = truth[pop[labeled]], every[pop[rest]]
+            at, of = predict(every[pop[labeled]], others.__matmul__, len(rest), y, design, bounds)
+            outcome = estimates(
+                every[pop, 1:], part.consensus[pop], y, labeled, rest, at, of, design, share=share, bounds=bounds
+            )
+            for method, ends in outcome.items():
+                if ends is not None:
+                    hits.setdefault(method, []).append((ends[0] <= truth.mean() <= ends[1], (ends[1] - ends[0]) / 2))
         for method, outcomes in hits.items():
             cover, half = np.mean(outcomes, axis=0)
             rows.append({"scenario": name, "n": n, "method": method, "coverage": cover, "half_width": half})
+            rows[-1]["draws"] = len(outcomes)
     return rows
 
 
-def differences(name: str, parts: tuple[Part, Part], truths, draws: int, rng) -> list[dict]:
+def differences(name: str, parts: tuple[Part, Part], truths, draws: int, rng, *, clusters=None) -> list[dict]:
     """The same for differences of two systems on the same items."""
-    rows = []
-    d = truths[0] - truths[1]
+    rows, d = [], truths[0] - truths[1]
+    items = np.arange(len(d))
+    every = parts[0].features.rows(items) - parts[1].features.rows(items)
     for n in SIZES:
         outcomes = []
         for _ in range(draws):
+            pop, mine = rng.integers(0, len(d), len(d)), items
             labeled = rng.choice(len(d), n, replace=False)
-            rest = np.setdiff1d(np.arange(len(d)), labeled)
-            design = Design.simple(n, len(rest))
-            one, other = parts[0].features, parts[1].features
-            at, of = predict(
-                one.rows(labeled) - other.rows(labeled),
-                lambda slope, one=one, other=other, rest=rest: (one.times(slope) - other.times(slope))[rest],
-                len(rest),
-                d[labeled],
-                design,
-                (-1.0, 1.0),
-            )
-            two = difference_of(d[labeled], at, of, design, ("a", "b"), 1.0)
-            half = student_quantile(0.95, n - 1) * d[labeled].std(ddof=1) / math.sqrt(n)
-            plain = abs(d[labeled].mean() - d.mean()) <= half
+            if clusters is not None:
+                names = rng.integers(0, len(d) // 5, len(d) // 5)
+                pop, mine = (5 * names[:, None] + np.arange(5)).ravel(), items // 5
+                labeled = np.flatnonzero(np.isin(mine, rng.choice(len(names), n // 5, replace=False)))
+            rest = np.setdiff1d(items, labeled)
+            zero = np.zeros(len(d), int)
+            design = Design(np.ones(n), zero[labeled], mine[labeled], zero[rest], mine[rest])
+            y, others = d[pop[labeled]], every[pop[rest]]
+            at, of = predict(every[pop[labeled]], others.__matmul__, len(rest), y, design, (-1.0, 1.0))
+            two = difference_of(y, at, of, design, ("a", "b"), 1.0)
+            half = student_quantile(0.95, n - 1) * y.std(ddof=1) / math.sqrt(n)
+            plain = abs(y.mean() - d.mean()) <= half
             outcomes.append((two.low <= d.mean() <= two.high, (two.high - two.low) / 2, plain, half))
         cover, half, plain, wide = np.mean(outcomes, axis=0)
         rows.append({"scenario": name, "n": n, "method": "manyhands", "coverage": cover, "half_width": half})
         rows.append({"scenario": name, "n": n, "method": "gold, t", "coverage": plain, "half_width": wide})
     return rows
+
+
+def of_strata(strata: np.ndarray):
+    """Return a sampler that labels as many items of each of two strata, whatever their sizes."""
+
+    def sample(rng: np.random.Generator, pop: np.ndarray, n: int):
+        names = strata[pop]
+        mine = [rng.choice(np.flatnonzero(names == one), n // 2, replace=False) for one in (0, 1)]
+        return np.concatenate(mine), np.ones(2 * (n // 2)), names
+
+    return sample
+
+
+def of_doubt(consensus: np.ndarray):
+    """Return a sampler that labels items more often on which judges are in doubt, as `Panel.next_labels` does."""
+    doubt = np.sqrt(np.maximum(consensus * (1 - consensus), 0.05**2))
+
+    def sample(rng: np.random.Generator, pop: np.ndarray, n: int):
+        chance = inclusion(0.5 / len(pop) + 0.5 * doubt[pop] / doubt[pop].sum(), n)
+        rows = systematic(chance, rng)
+        return rows, 1 / chance[rows], np.zeros(len(pop), int)
+
+    return sample
 
 
 def civil(folder: Path, share: float, rng) -> tuple[np.ndarray, np.ndarray]:
@@ -178,6 +233,20 @@ def of_people(folder: Path, numbers: bool) -> tuple[np.ndarray, np.ndarray]:
     return table[keep], np.array([truth[task] for task in tasks])[keep]
 
 
+def table(rows: list[dict]) -> str:
+    """Coverage and half-width as a table in Markdown."""
+    cells = {(row["scenario"], row["method"], row["n"]): row for row in rows}
+    lines = [f"| coverage; half-width | method | {' | '.join(map(str, SIZES))} |", "| --- | --- " + "| --: " * 5 + "|"]
+    for name, method in dict.fromkeys((row["scenario"], row["method"]) for row in rows):
+        line = [name if method == "manyhands" else "", method]
+        for n in SIZES:
+            row = cells.get((name, method, n))
+            text = "" if row is None else f"{row['coverage']:.3f}; {row['half_width']:.3f}".replace("0.", ".")
+            line.append(f"**{text}**" if text and method == "manyhands" else text)
+        lines.append(f"| {' | '.join(line)} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Run all scenarios and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -197,8 +266,27 @@ def main() -> None:
     base = rng.normal(size=N_ITEMS // 5).repeat(5)
     truth = (0.6 * base + 0.8 * rng.normal(size=N_ITEMS) > 0.52).astype(float)
     verdicts = (2 * truth - 1)[:, None] + 1.3 * rng.normal(size=(N_ITEMS, 9)) + 0.8 * rng.normal(size=(N_ITEMS, 1)) > 0
-    clusters = np.arange(N_ITEMS) // 5
-    rows += scenario("simulated, clusters of 5", part_of(verdicts * 1.0), truth, args.draws, rng, clusters=clusters)
+    rows += scenario("simulated, clusters of 5", part_of(verdicts * 1.0), truth, args.draws, rng, clusters=5)
+    other = (0.6 * base + 0.8 * rng.normal(size=N_ITEMS) > 0.2).astype(float)
+    scores = 3 + base + rng.normal(size=N_ITEMS)
+    grades = np.clip(np.round(scores), 1, 5)
+    noisy = part_of(np.clip(np.round(scores[:, None] + rng.normal(size=(N_ITEMS, 9))), 1, 5), "numbers")
+    rows += scenario(
+        "simulated, clusters of 5, mean", noisy, grades, args.draws, rng, share=False, bounds=(1, 5), clusters=5
+    )
+    parts = tuple(
+        part_of(((2 * t - 1)[:, None] + rng.normal(size=(N_ITEMS, 9)) + rng.normal(size=(N_ITEMS, 1)) > 0) * 1.0)
+        for t in (truth, other)
+    )
+    rows += differences("simulated, clusters of 5, paired", parts, (truth, other), args.draws, rng, clusters=5)
+    verdicts, truth = simulate(rng, 0.3)
+    rows += scenario(
+        "simulated, useless judges", part_of((rng.random(verdicts.shape) < 0.3) * 1.0), truth, args.draws, rng
+    )
+    part = part_of(verdicts)
+    strata = (rng.random(N_ITEMS) < np.where(truth == 1, 0.5, 0.1)).astype(int)
+    for name, sampler in (("strata", of_strata(strata)), ("unequal sampling", of_doubt(part.consensus))):
+        rows += scenario(f"simulated, {name}", part, truth, args.draws, rng, sample=sampler)
     grades = np.clip(np.round(3 + rng.normal(size=N_ITEMS)), 1, 5)
     noise = 0.7 * rng.normal(size=(N_ITEMS, 1)) + 0.7 * rng.normal(size=(N_ITEMS, 9))
     scores = np.clip(np.round(grades[:, None] + rng.normal(0, 0.5, 9) + noise), 1, 5)
@@ -227,6 +315,7 @@ def main() -> None:
             rows += scenario(f"{name}, {what}", part, truth, args.draws, rng, share=not numbers, bounds=bounds)
     for row in rows:
         print("{scenario:38} {n:4} {method:22} {coverage:.3f} {half_width:.3f}".format(**row))
+    print(table(rows))
     print(f"{time.process_time() - began:.0f} s of processor, {args.draws:,} draws")
     if args.out:
         Path(args.out).write_text(json.dumps({"draws": args.draws, "rows": rows}, indent=1))

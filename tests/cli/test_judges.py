@@ -74,7 +74,7 @@ def test_everything_is_written(verdicts, capsys):
     page = Path("j.html").read_text()
     assert HOSTILE not in page
     assert "&lt;script&gt;" in page
-    assert page.count("<section") == 6
+    assert page.count("<section") == 7
     assert HOSTILE not in Path("m.md").read_text()
 
 
@@ -131,6 +131,36 @@ def test_without_human_labels(verdicts, capsys):
     assert not content["panels"][0]["effective_judges"]["measured"]
     run("judges v.csv -o j.html -q")
     assert "human labels" in Path("j.html").read_text()
+
+
+def test_drift_confusion_and_the_next_labels_are_in_every_output(verdicts, capsys):
+    rng = np.random.default_rng(1)
+    lines = []
+    for task in range(400):
+        good = rng.random() < 0.5
+        for judge in ("a", "b", "c", "d"):
+            reply = good if rng.random() < 0.9 else not good
+            if judge == "d" and task >= 200:
+                reply = True
+            lines.append([task, judge, "pass" if reply else "fail", task])
+    write_rows("t.csv", ["task", "judge", "verdict", "time"], *lines)
+    gold = [[task, "pass" if task % 2 else "fail"] for task in range(40)]
+    write_rows("g.csv", ["task", "label"], *gold)
+    run("judges t.csv --gold g.csv -o j.html --json j.json --markdown m.md --next-labels 30")
+    content = json.loads(Path("j.json").read_text())
+    assert [row["judge"] for row in content["drift"] if row["found"]] == ["d"]
+    (part,) = content["panels"]
+    assert part["next_labels"]["n"] == 30
+    assert part["next_labels"]["half_width_after"] < part["next_labels"]["half_width"]
+    assert sum(row["pass"] + row["fail"] for row in part["confusion"] if row["judge"] == "a") == 40
+    for text in (Path("j.html").read_text(), Path("m.md").read_text(), capsys.readouterr().out):
+        assert "d changed after" in text
+        assert "30 more human labels would narrow" in text
+    assert "Verdicts by human label" in Path("j.html").read_text()
+    run("judges v.csv --json j.json -q")
+    content = json.loads(Path("j.json").read_text())
+    assert content["drift"] is None
+    assert content["panels"][0]["confusion"] is None
 
 
 def test_named_columns_and_scores(verdicts):

@@ -12,6 +12,7 @@ import pytest
 
 import manyhands as mh
 from manyhands.judges.estimates import Design, powered_mean, predict, score_of, wilson
+from manyhands.judges.planning import inclusion, systematic
 from manyhands.judges.student import student_tail
 
 LEAST_COVERAGE = 0.925  # of 400 draws, three standard errors below .95 less .01
@@ -51,7 +52,8 @@ def test_a_simple_sample_is_prediction_powered_inference() -> None:
     weight = np.cov(y, at)[0, 1] / ((1 + n / many) * max(at.var(ddof=1), of.var()))
     weight = min(max(weight, 0.0), 1.0)
     variance = (y - weight * at).var(ddof=1) / n + weight**2 * of.var(ddof=1) / many
-    ratio = (n * min(1.0, variance / (y.var(ddof=1) / n)) + 4) / (n + 4)
+    ratio = min(1.0, variance / (y.var(ddof=1) / n))
+    ratio += ratio * (1 - ratio) * 4 / (n + 4)
     assert part.weight == pytest.approx(weight, rel=1e-12)
     assert part.mean == pytest.approx(y.mean() + weight * (of.mean() - at.mean()), rel=1e-12)
     assert part.ratio == pytest.approx(ratio, rel=1e-12)
@@ -104,7 +106,28 @@ def test_clusters_strata_and_weights_match_their_formulas() -> None:
     assert weights @ y == pytest.approx(shares @ [y[:15].mean(), y[15:].mean()])
 
 
-@pytest.mark.parametrize("shape", ["share", "rare", "missing", "clusters", "paired", "mean"])
+def test_few_clusters_are_no_sharper_than_a_simple_sample() -> None:
+    # Clusters whose means are almost equal by chance: four of them cannot show that labels count for more.
+    y = np.tile([1.0, 1, 0, 0, 0], 4)
+    y[0] = 0.0
+    n, few = len(y), np.arange(20) // 5
+    apart = Design.simple(n, 100)
+    together = Design(np.ones(n), 0 * few, few, np.zeros(100, int), 4 + np.arange(100))
+    at, of = np.full(n, 0.4), np.full(100, 0.4)
+    assert together.variance(y)[0] < apart.variance(y)[0] / 3
+    for share in (True, False):
+        one, other = (score_of(y, at, of, one, share=share, bounds=(0, 1), what="") for one in (apart, together))
+        assert (other.low, other.high) == pytest.approx((one.low, one.high))
+    unequal = np.repeat([1.0, 0, 0, 1], 5)
+    wide = score_of(unequal, at, of, together, share=True, bounds=(0, 1), what="")
+    assert wide.high - wide.low > 0.85
+    strata = Design(np.ones(n), few % 2, np.arange(n), np.repeat([0, 1], 50), n + np.arange(100))
+    assert powered_mean(np.repeat([1.0, 0, 1, 0], 5), at, of, strata).n_most == math.inf
+
+
+@pytest.mark.parametrize(
+    "shape", ["share", "rare", "missing", "useless", "clusters", "strata", "unequal", "paired", "mean"]
+)
 def test_intervals_contain_the_truth_as_often_as_they_claim(shape: str) -> None:
     rng = np.random.default_rng(3)
     n, many, hits, gain = 40, 600, [], []
@@ -116,9 +139,14 @@ def test_intervals_contain_the_truth_as_often_as_they_claim(shape: str) -> None:
         columns = {name: columns[name] + more[name] for name in columns} | {"task": task, "system": system}
     if shape == "clusters":
         columns["cluster"] = [one // 4 for one in columns["task"]]
+    if shape == "useless":
+        columns["verdict"] = rng.choice(["pass", "fail"], len(columns["task"])).tolist()
     panel = mh.judges.panel(columns)
     part = next(iter(panel._parts.values()))
     values = truth.astype(float)
+    strata = (rng.random(many) < np.where(truth, 0.5, 0.1)).astype(int) if shape == "strata" else np.zeros(many, int)
+    doubt = np.sqrt(np.maximum(part.consensus * (1 - part.consensus), 0.0025))
+    chance = inclusion(0.5 / many + 0.5 * doubt / doubt.sum(), n)
     for _ in range(400):
         if shape == "paired":
             rows = rng.choice(many, n, replace=False)
@@ -143,8 +171,14 @@ def test_intervals_contain_the_truth_as_often_as_they_claim(shape: str) -> None:
             rows = rng.choice(many, n, replace=False)
             if shape == "clusters":
                 rows = np.flatnonzero(np.isin(np.arange(many) // 4, rng.choice(many // 4, n // 4, replace=False)))
+            if shape == "strata":
+                rows = np.concatenate([rng.choice(np.flatnonzero(strata == one), n // 2, False) for one in (0, 1)])
+            if shape == "unequal":
+                rows = systematic(chance, rng)
             rest = np.setdiff1d(np.arange(many), rows)
-            design = Design(np.ones(n), 0 * rows, part.data.clusters[rows], 0 * rest, part.data.clusters[rest])
+            weights = 1 / chance[rows] if shape == "unequal" else np.ones(n)
+            clusters = part.data.clusters
+            design = Design(weights, strata[rows], clusters[rows], strata[rest], clusters[rest])
             at, of = predict(
                 part.features.rows(rows),
                 lambda slope, rest=rest: part.features.times(slope)[rest],
@@ -159,7 +193,7 @@ def test_intervals_contain_the_truth_as_often_as_they_claim(shape: str) -> None:
         hits.append(one.low <= goal <= one.high)
     assert np.mean(hits) >= LEAST_COVERAGE
     if gain:
-        assert np.mean(gain) < 0.95
+        assert np.mean(gain) < (1.01 if shape == "useless" else 0.95)
         assert np.quantile(gain, 0.95) < 1.05
 
 
@@ -477,6 +511,34 @@ def test_biases_are_found_where_they_are() -> None:
     assert not any(bias == "position" for bias, _ in outcome)
     effect = {row["judge"]: row["effect"] for row in rows if row["bias"] == "length"}
     assert effect["j1"] > 0.05 > abs(effect["j3"])
+
+
+def test_every_measure_of_a_judge_has_its_interval() -> None:
+    rng = np.random.default_rng(17)
+    quality = rng.normal(size=300)
+    task, judge = (grid.ravel() for grid in np.indices((300, 3)))
+    scores = quality[task] + 0.5 * judge + rng.normal(size=900)
+    sample = rng.choice(300, 60, replace=False)
+    columns = {"task": task, "judge": judge, "score": scores}
+    row = mh.judges.panel(columns, gold=(sample, quality[sample])).judges_frame().to_pylist()[1]
+    mine = scores.reshape(300, 3)[sample, 1]
+    from scipy.stats import pearsonr, sem, t
+
+    expected = pearsonr(mine, quality[sample])
+    assert row["correlation"] == pytest.approx(expected.statistic)
+    assert (row["low"], row["high"]) == pytest.approx(tuple(expected.confidence_interval()))
+    off = mine - quality[sample]
+    half = t.ppf(0.975, 59) * sem(off**2)
+    assert row["error"] == pytest.approx(math.sqrt((off**2).mean()))
+    assert row["error_low"] == pytest.approx(math.sqrt((off**2).mean() - half))
+    assert row["error_high"] == pytest.approx(math.sqrt((off**2).mean() + half))
+    columns, truth = log(300, seed=18)
+    row = mh.judges.panel(columns, gold=human(truth, 60)).judges_frame().to_pylist()[0]
+    for name in ("true_positive_rate", "true_negative_rate"):
+        assert row[f"{name}_low"] < row[name] < row[f"{name}_high"]
+    for name, value in row.items():
+        if isinstance(value, float) and not name.endswith(("low", "high", "error")):
+            assert {f"{name}_low", f"{name}_error", "low"} & set(row), name
 
 
 def test_a_judge_that_favors_its_own_family_is_found() -> None:

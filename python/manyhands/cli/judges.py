@@ -116,6 +116,7 @@ def run(args: Namespace) -> int:
                 seed=args.seed,
             )
         with stages.stage("measuring"):
+            from manyhands.judges.page import write_page
             from manyhands.judges.summary import as_dict, failed_gates, markdown
 
             gates = failed_gates(
@@ -125,16 +126,16 @@ def run(args: Namespace) -> int:
                 min_score=args.min_score,
                 compared=args.compare is not None,
             )
-            content = as_dict(outcome) | {"passed": not gates, "findings": gates}
+            content = as_dict(outcome, next_labels=args.next_labels) | {"passed": not gates, "findings": gates}
         with stages.stage("writing"):
             if args.output is not None:
-                outcome.report(args.output)
+                write_page(content, args.output)
             if args.fused is not None:
                 write(outcome.fused_frame(), args.fused)
             if args.next is not None:
                 write(outcome.next_labels(args.next_labels).frame, args.next)
             _write_text(args.json_file, json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False) + "\n")
-            _write_text(args.markdown, markdown(outcome, gates))
+            _write_text(args.markdown, markdown(content, gates))
     if STDOUT not in (args.json_file, args.markdown) and not args.quiet:
         _show(args, content, stages)
     if gates:
@@ -198,14 +199,15 @@ def _write_text(path: str | None, text: str) -> None:
 
 def _show(args: Namespace, content: dict[str, Any], stages: Stages) -> None:
     """Print the summary and the table of judges."""
+    from manyhands.judges.summary import changed, difference_text, drift_text, name_of, number_text, plan_text
+
     facts = {
         "log": f"{number(content['n_verdicts'], 'verdict')} of {number(len(content['judges']), 'judge')} on "
         f"{number(content['n_items'], 'item')}; {number(content['n_failed'], 'verdict')} could not be read",
         "gold": number(content["n_gold"], "human label"),
     }
     for row in content["scores"] or []:
-        name = " ".join(str(row[key]) for key in ("criterion", "system") if row.get(key) is not None)
-        facts[f"score {name}".strip()] = (
+        facts[f"score {name_of(row)}".strip()] = (
             "too few human labels"
             if row["estimate"] is None
             else f"{row['estimate']:.3f}, 95 % interval {row['low']:.3f}–{row['high']:.3f}; {row['n_gold']:,} human "
@@ -216,24 +218,37 @@ def _show(args: Namespace, content: dict[str, Any], stages: Stages) -> None:
     for part in content["panels"]:
         where = "" if part["criterion"] is None else f" {part['criterion']}"
         for each in part.get("differences", []):
-            facts[f"{each['first']} − {each['second']}{where}"] = (
-                f"{each['estimate']:+.3f}, 95 % interval {each['low']:+.3f} to {each['high']:+.3f}"
-            )
-        one = part["effective_judges"]
-        if one is not None:
-            facts[f"effective{where}"] = (
-                f"{'' if one['measured'] else 'at most '}{one['estimate']:.1f} of {one['n']:.3g} judges, 95 % interval "
-                f"{one['low']:.1f}–{one['high']:.1f}"
-            )
+            name, _, interval = difference_text(each).partition(": ")
+            facts[f"{name}{where}"] = interval
+        if part["effective_judges"] is not None:
+            facts[f"effective{where}"] = f"{number_text(part['effective_judges'])} judges count as independent"
         if part["families"]:
             facts[f"families{where}"] = "; ".join(", ".join(family) for family in part["families"])
+        if part["next_labels"] is not None:
+            facts[f"next{where}"] = plan_text(part["next_labels"])
     biased = [row for row in content["biases"] if row["found"]][:_MOST]
     if biased:
-        facts["biases"] = "; ".join(f"{row['judge']} by {row['bias']} {row['effect']:+.3f}" for row in biased)
+        facts["biases"] = "; ".join(
+            f"{row['judge']} by {row['bias']} {row['effect']:+.3f} ({row['low']:+.3f} to {row['high']:+.3f})"
+            for row in biased
+        )
+    if changed(content):
+        facts["drift"] = "; ".join(drift_text(row) for row in changed(content)[:_MOST])
     files = [path for path in (args.output, args.json_file, args.markdown, args.fused, args.next) if path is not None]
     facts |= {"wrote": ", ".join(files), "time": str(stages)}
     print_facts(facts)
-    names = ["judge", "n_verdicts", "n_failed", "accuracy", "correlation", "low", "high", "bias"]
+    names = [
+        "judge",
+        "n_verdicts",
+        "n_failed",
+        "accuracy",
+        "correlation",
+        "low",
+        "high",
+        "bias",
+        "bias_low",
+        "bias_high",
+    ]
     rows = content["judge_table"][:_SHOWN]
     names = [name for name in names if any(row.get(name) is not None for row in rows)]
     print_table(names, [[row.get(name) for name in names] for row in rows])

@@ -57,8 +57,8 @@ def judge_rows(part: Part, criterion: Any) -> Rows:
             row |= _rates(part, mine, at)
         else:
             off = reply - truth[at]
-            row["correlation"] = _correlation(reply, truth[at])
-            row["error"] = float(np.sqrt(np.mean(off**2))) if len(mine) and data.same_scale else None
+            row["correlation"], row["low"], row["high"] = _correlation(reply, truth[at])
+            row |= _root_of_mean(off**2 if data.same_scale else off[:0])
         bias, half = _mean_and_half(reply - truth[at]) if data.same_scale else (None, None)
         row |= {"bias": bias, "bias_low": _less(bias, half), "bias_high": _less(bias, half, 1)}
         rows.append(row)
@@ -71,17 +71,34 @@ def _rates(part: Part, mine: Ints, at: Ints) -> dict[str, Any]:
     if not data.share or len(data.classes) < 2:
         return {}
     passes, reply = data.worth[part.gold_class[at]] == 1.0, data.value[mine] == 1.0
-    good, bad = int(passes.sum()), int((~passes).sum())
+    row: dict[str, Any] = {}
+    for name, right in (("true_positive_rate", reply[passes]), ("true_negative_rate", ~reply[~passes])):
+        n, hits = len(right), int(right.sum())
+        low, high = binomial_interval(hits, n) if n else (None, None)
+        row |= {name: hits / n if n else None, f"{name}_low": low, f"{name}_high": high}
+    return row
+
+
+def _correlation(one: Array, other: Array) -> tuple[float | None, float | None, float | None]:
+    """Correlation with its 95 % interval (Fisher's z)."""
+    if len(one) < 4 or one.std() < _TINY or other.std() < _TINY:
+        return None, None, None
+    r = float(np.clip(np.corrcoef(one, other)[0, 1], -1.0, 1.0))
+    middle, half = math.atanh(min(max(r, -1 + _TINY), 1 - _TINY)), student_quantile(_LEVEL, None)
+    half /= math.sqrt(len(one) - 3)
+    return r, math.tanh(middle - half), math.tanh(middle + half)
+
+
+def _root_of_mean(squares: Array) -> dict[str, float | None]:
+    """Root mean squared error with its 95 % interval."""
+    mean, half = _mean_and_half(squares)
+    if mean is None or half is None:
+        return {"error": None, "error_low": None, "error_high": None}
     return {
-        "true_positive_rate": float(reply[passes].mean()) if good else None,
-        "true_negative_rate": float((~reply[~passes]).mean()) if bad else None,
+        "error": math.sqrt(mean),
+        "error_low": math.sqrt(max(mean - half, 0.0)),
+        "error_high": math.sqrt(mean + half),
     }
-
-
-def _correlation(one: Array, other: Array) -> float | None:
-    if len(one) < 3 or one.std() < _TINY or other.std() < _TINY:
-        return None
-    return float(np.corrcoef(one, other)[0, 1])
 
 
 def _mean_and_half(values: Array) -> tuple[float | None, float | None]:

@@ -16,8 +16,8 @@ from manyhands.metrics.intervals import student_quantile
 Ints = npt.NDArray[np.int64]
 
 LEVEL = 0.95
-#: Folds of the regression; labels below which judges are left out; pseudo-labels by which the gain is shrunk.
-_FOLDS, FEWEST, _SHRINK = 10, 20, 4.0
+#: Folds of the regression; labels below which judges are left out; labels that the fit of the gain uses up.
+_FOLDS, FEWEST, _SPENT = 10, 20, 4.0
 #: Penalties of the regression: on the consensus, whose slope is expected, and on each judge.
 _RIDGE_CONSENSUS, _RIDGE_JUDGE = 3.0, 20.0
 #: Least slope that is expected of the consensus.
@@ -238,8 +238,9 @@ class Powered:
     variance: float
     freedom: float
     ratio: float
-    #: Labels of a simple random sample that would give this variance.
+    #: Labels of a simple random sample that would give this variance, and the most that there can be.
     n_simple: float
+    n_most: float
     weight: float
     correlation: float
 
@@ -252,7 +253,6 @@ def powered_mean(y: Array, at: Array, of: Array, design: Design) -> Powered:
     variance, freedom = design.variance(y)
     constant = spread < _TINY
     n_simple = spread / variance if not constant and variance > 0 else _size_by_design(design, weights)
-    n_simple = n_simple if np.ptp(design.strata) else min(n_simple, float(n))
     offsets = at - float(weights @ at)
     own = float(weights @ offsets**2) * n / max(n - 1, 1)
     others = float(of.var()) if len(of) else 0.0
@@ -264,9 +264,13 @@ def powered_mean(y: Array, at: Array, of: Array, design: Design) -> Powered:
         correlation = shared / math.sqrt(own * spread)
     corrected = design.variance(y - weight * at)[0] + weight**2 * design.variance_of_others(of)
     ratio = 1.0 if constant or weight == 0.0 or variance <= 0 else min(1.0, corrected / variance)
-    ratio = (n * ratio + _SHRINK) / (n + _SHRINK)
+    # The weight and the predictions are fitted to these labels: what is left of the variance is larger than it looks,
+    # in proportion to itself where judges predict well, and not at all where they do not help.
+    ratio += ratio * (1.0 - ratio) * _SPENT / (n + _SPENT)
     mean = gold + (weight * (float(of.mean()) - float(weights @ at)) if len(of) else 0.0)
-    return Powered(mean, gold, variance, freedom, ratio, n_simple, weight, correlation)
+    # Strata may make labels count for more than a simple sample; clusters and unequal probabilities may not.
+    n_most = math.inf if np.ptp(design.strata) else float(n)
+    return Powered(mean, gold, variance, freedom, ratio, n_simple, n_most, weight, correlation)
 
 
 def _size_by_design(design: Design, weights: Array) -> float:
@@ -316,12 +320,24 @@ def _interval(
 ) -> tuple[float, float]:
     t = student_quantile(LEVEL, part.freedom)
     if share:
-        n = part.n_simple / ratio * (NormalDist().inv_cdf(0.5 + LEVEL / 2) / t) ** 2
+        n = part.n_simple / t**2
+        if math.isfinite(part.n_most):
+            n = min(n, part.n_most / student_quantile(LEVEL, part.n_most - 1) ** 2)
+        n *= NormalDist().inv_cdf(0.5 + LEVEL / 2) ** 2 / ratio
         return wilson(min(max(mean, 0.0), 1.0), max(n, 1.0))
     # Labels that are all alike do not have a variance of 0: one more of them may be anywhere on the scale.
     least = ((bounds[1] - bounds[0]) / max(part.n_simple, 1.0)) ** 2 / 12
-    half = t * math.sqrt(ratio * max(part.variance, least if part.variance < _TINY else 0.0))
+    half = math.sqrt(ratio) * _reach(part, least if part.variance < _TINY else 0.0)
     return max(mean - half, bounds[0]), min(mean + half, bounds[1])
+
+
+def _reach(part: Powered, least: float) -> float:
+    """Half-width of the interval of a mean from labels alone, at least that of a simple sample of as many labels."""
+    wide = student_quantile(LEVEL, part.freedom) * math.sqrt(max(part.variance, least))
+    if math.isinf(part.n_most):
+        return wide
+    simple = part.variance * part.n_simple / part.n_most
+    return max(wide, student_quantile(LEVEL, part.n_most - 1) * math.sqrt(simple))
 
 
 def difference_of(d: Array, at: Array, of: Array, design: Design, names: tuple[str, str], spread: float) -> Difference:
@@ -329,8 +345,8 @@ def difference_of(d: Array, at: Array, of: Array, design: Design, names: tuple[s
     part = powered_mean(d, at, of, design)
     n = len(d)
     # One more item that differs, for either system, must not come as a surprise.
-    simple = float(((d - part.gold) ** 2).sum() + spread**2) / (n + 2) / max(part.n_simple, 1.0)
-    half = student_quantile(LEVEL, part.freedom) * math.sqrt(part.ratio * max(part.variance, simple))
+    least = float(((d - part.gold) ** 2).sum() + spread**2) / (n + 2) / max(min(part.n_simple, part.n_most), 1.0)
+    half = math.sqrt(part.ratio) * _reach(part, least)
     warnings = () if n >= FEWEST else (f"With fewer than {FEWEST} pairs of human labels, judges do not enter.",)
     return Difference(
         estimate=min(max(part.mean, -spread), spread),

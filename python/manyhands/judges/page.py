@@ -9,14 +9,11 @@ from html import escape
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from manyhands._base.atomic import atomic_write, check_output
 from manyhands._base.checks import plural
-from manyhands.judges.summary import as_dict
-
-if TYPE_CHECKING:
-    from manyhands.judges.panel import Panel
+from manyhands.judges.summary import changed, difference_text, drift_text, name_of, number_text, plan_text
 
 #: Rows of a table that the page has.
 _MOST = 300
@@ -28,21 +25,18 @@ _STYLE = """
 .interval b { position: absolute; top: 0; width: 1px; height: 1.1rem; background: var(--quiet); }
 .found { color: var(--second); font-weight: 600; }
 td.number { white-space: nowrap; }
+#main td:first-child { min-width: 8rem; }
+.verdict { padding-left: 0; list-style: none; }
 """
-_BIASES = {
-    "position": "position (per later position)",
-    "length": "length (per doubling)",
-    "own family": "own family (against others)",
-}
 
 
-def write_page(panel: Panel, path: str | os.PathLike[str], title: str | None = None) -> Path:
+def write_page(content: dict[str, Any], path: str | os.PathLike[str], title: str | None = None) -> Path:
     """Write the page.
 
     Parameters
     ----------
-    panel
-        What it is about.
+    content
+        What `as_dict` returns.
     path
         File to write; its name must end in ``.html``.
     title
@@ -57,7 +51,7 @@ def write_page(panel: Panel, path: str | os.PathLike[str], title: str | None = N
     if target.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"path must end in .html, not {target.name!r}")
     check_output(target)
-    page = render(as_dict(panel), title)
+    page = render(content, title)
     with atomic_write(target) as part:
         part.write_text(page, encoding="utf-8")
     return target
@@ -74,9 +68,10 @@ def render(content: dict[str, Any], title: str | None = None) -> str:
         _section("judges", "Judges", _judges(content)),
         _section("biases", "Biases", _biases(content)),
         _section("failures", "Failures", _failures(content)),
+        _section("drift", "Drift", _drift(content)),
         _section("method", "Method and limits", _method(content)),
     ]
-    names = ("overview", "scores", "judges", "biases", "failures", "method")
+    names = ("overview", "scores", "judges", "biases", "failures", "drift", "method")
     links = " ".join(f'<a href="#{name}">{name.capitalize()}</a>' for name in names)
     stamp = f"Judges report · {date.today().isoformat()} · manyhands {version('manyhands')}"
     return f"""<!doctype html>
@@ -155,30 +150,20 @@ def _bar(estimate: float, low: float, high: float, ends: tuple[float, float], at
 def _overview(content: dict[str, Any]) -> str:
     sentences, figures = [], []
     scores = [row for row in content["scores"] or [] if row["estimate"] is not None]
-    for row in scores[:3]:
-        name = " ".join(str(row[key]) for key in ("criterion", "system") if row.get(key) is not None)
-        sentences.append(
-            f"{name or 'The score'}{' scores' if name else ' is'} {row['estimate']:.3f}, 95 % interval "
-            f"{row['low']:.3f}–{row['high']:.3f}; {row['n_gold']:,} human labels count as {row['worth_labels']:.0f}."
-        )
+    sentences += [
+        f"{name_of(row) or 'The score'}{' scores' if name_of(row) else ' is'} {row['estimate']:.3f}, 95 % interval "
+        f"{row['low']:.3f}–{row['high']:.3f}; {row['n_gold']:,} human labels count as {row['worth_labels']:.0f}."
+        for row in scores[:3]
+    ]
     if not scores:
         sentences.append(
             "A score needs human labels of a random sample of items: judges cannot show how wrong they are."
         )
     for part in content["panels"][:3]:
-        sentences += [
-            f"{each['first']} against {each['second']}: {each['estimate']:+.3f}, 95 % interval {each['low']:+.3f} to "
-            f"{each['high']:+.3f}."
-            for each in part.get("differences", [])[:2]
-        ]
-        number = part["effective_judges"]
-        if number is not None:
-            bound = "" if number["measured"] else "at most "
-            where = "" if part["criterion"] is None else f" on {part['criterion']}"
-            sentences.append(
-                f"The {number['n']:.3g} judges count as {bound}{number['estimate']:.1f} independent ones{where} (95 % "
-                f"interval {number['low']:.1f}–{number['high']:.1f})."
-            )
+        where = "" if part["criterion"] is None else f" on {part['criterion']}"
+        sentences += [f"{difference_text(each)}." for each in part.get("differences", [])[:2]]
+        if part["effective_judges"] is not None:
+            sentences.append(f"Judges that count as independent{where}: {number_text(part['effective_judges'])}.")
     figures += [("Items", f"{content['n_items']:,}", ""), ("Verdicts", f"{content['n_verdicts']:,}", "")]
     figures += [("Could not be read", f"{content['n_failed']:,}", "verdicts")]
     figures += [("Human labels", f"{content['n_gold']:,}", "")]
@@ -188,19 +173,19 @@ def _overview(content: dict[str, Any]) -> str:
     )
     warnings = "".join(f"<li>{escape(remark)}</li>" for remark in content["warnings"])
     notes = f"<h3>Warnings</h3><ul>{warnings}</ul>" if warnings else ""
-    text = escape(" ".join(sentences))
-    return f'<p class="verdict">{text}</p><dl class="figures">{figures_html}</dl>{notes}'
+    text = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
+    return f'<ul class="verdict">{text}</ul><dl class="figures">{figures_html}</dl>{notes}'
 
 
 def _scores(content: dict[str, Any]) -> str:
     rows = content["scores"]
     if not rows:
-        return _paragraph("Scores need human labels of a random sample of the items.")
+        return _paragraph("Scores need human labels of a random sample of the items.") + _next(content)
     there = [row for row in rows if row["estimate"] is not None]
     ends = (min([0.0, *(row["low"] for row in there)]), max([1.0, *(row["high"] for row in there)]))
     lines = []
     for row in rows:
-        name = " · ".join(str(row[key]) for key in ("criterion", "system") if row.get(key) is not None) or "all items"
+        name = name_of(row) or "all items"
         if row["estimate"] is None:
             lines.append([name, "–", "too few human labels", "", row["n_gold"], "–", "–"])
             continue
@@ -233,39 +218,79 @@ def _scores(content: dict[str, Any]) -> str:
         body += "<h3>Differences</h3>" + _table(
             ("Systems", "Difference", "95 % interval", "", "Compared on"), lines, (1, 2)
         )
-    return body
+    return body + _next(content)
+
+
+def _next(content: dict[str, Any]) -> str:
+    """What the next labels would buy, per criterion."""
+    plans = [(part["criterion"], part["next_labels"]) for part in content["panels"] if part["next_labels"] is not None]
+    if not plans:
+        return ""
+    points = "".join(
+        f"<li>{escape(plan_text(plan) if name is None else f'{name}: {plan_text(plan)}')}.</li>"
+        for name, plan in plans[:_MOST]
+    )
+    return f"<h3>Next labels</h3><ul>{points}</ul>"
 
 
 def _judges(content: dict[str, Any]) -> str:
     rows = content["judge_table"]
     several = any(row.get("criterion") is not None for row in rows)
-    lines = []
+    lines, rates = [], ("true_positive_rate", "true_negative_rate")
     for row in rows:
-        accuracy, low = row.get("accuracy"), row.get("low")
-        quality = row.get("correlation") if "correlation" in row else accuracy
+        quality = row.get("correlation") if "correlation" in row else row.get("accuracy")
         line = [str(row["criterion"])] if several else []
         line += [
             str(row["judge"]),
             str(row.get("family") or "–"),
             f"{row['n_verdicts']:,}",
             f"{row['n_failed']:,}",
-            _number(quality),
-            f"{low:.2f}–{row['high']:.2f}" if low is not None else "–",
-            _number(row.get("true_positive_rate"), 2),
-            _number(row.get("true_negative_rate"), 2),
-            _number(row.get("bias"), sign=True),
+            _with_interval(quality, row.get("low"), row.get("high")),
+            *(_with_interval(*(row.get(f"{name}{end}") for end in ("", "_low", "_high"))) for name in rates),
+            _with_interval(row.get("bias"), row.get("bias_low"), row.get("bias_high"), sign=True),
         ]
         lines.append(line)
-    what = "Correlation" if rows and "correlation" in rows[0] else "Agreement with people"
+    what = "Correlation" if rows and "correlation" in rows[0] else "Agreement"
     head = ["Criterion"] if several else []
-    head += ["Judge", "Family", "Verdicts", "Failed", what, "95 % interval", "Passes found", "Failures found", "Bias"]
-    body = _table(head, lines, range(len(head) - 7, len(head)))
+    head += ["Judge", "Family", "Verdicts", "Failed", what, "Passes found", "Failures found", "Bias"]
+    body = _paragraph("Against human labels, with 95 % intervals.")
+    body += _table(head, lines, range(len(head) - 6, len(head)))
+    body += "".join(_confusion(part) for part in content["panels"] if part["confusion"])
     families = [family for part in content["panels"] for family in part["families"]]
     if families:
         listed_ = "".join(f"<li>{escape(', '.join(family))}</li>" for family in families)
         about = "Judges that agree beyond the truth, and count for less together:"
         body += f"<h3>Families</h3><p>{about}</p><ul>{listed_}</ul>"
     return body
+
+
+def _with_interval(value: float | None, low: float | None, high: float | None, sign: bool = False) -> str:
+    """A number and its 95 % interval."""
+    if value is None:
+        return "–"
+    return _number(value, 2, sign) + ("" if low is None else f" ({_number(low, 2, sign)} to {_number(high, 2, sign)})")
+
+
+def _confusion(part: dict[str, Any]) -> str:
+    """Verdicts of each judge on labeled items by human label."""
+    rows = [row for row in part["confusion"] if any(isinstance(count, int) and count for count in row.values())]
+    if not rows:
+        return ""
+    names = [name for name in rows[0] if name not in ("judge", "human")]
+    where = "" if part["criterion"] is None else f" on {part['criterion']}"
+    lines = [[row["judge"], row["human"], *(f"{row[name]:,}" for name in names)] for row in rows]
+    table = _table(["Judge", "Human label", *names], lines, range(2, 2 + len(names)))
+    return f"<h3>{escape(f'Verdicts by human label{where}')}</h3>{table}"
+
+
+def _drift(content: dict[str, Any]) -> str:
+    """Judges that changed, where the log has times."""
+    if content["drift"] is None:
+        return _paragraph("Not tested: the log has no column of times.")
+    found = changed(content)
+    if not found:
+        return _paragraph("No judge changed over time relative to the others (false-discovery rate 5 %).")
+    return f"<ul>{''.join(f'<li>{escape(drift_text(row))}</li>' for row in found[:_MOST])}</ul>"
 
 
 def _biases(content: dict[str, Any]) -> str:
@@ -277,7 +302,7 @@ def _biases(content: dict[str, Any]) -> str:
     far = max(0.05, *(abs(row[end]) for row in rows for end in ("low", "high")))
     lines = [
         [
-            _BIASES[row["bias"]],
+            row["bias"],
             row["judge"],
             _number(row["effect"], sign=True),
             f"{row['low']:+.3f} to {row['high']:+.3f}",
@@ -286,7 +311,11 @@ def _biases(content: dict[str, Any]) -> str:
         ]
         for row in sorted(rows, key=lambda row: (not row["found"], row["bias"], -abs(row["effect"])))
     ]
-    return _table(("Bias", "Judge", "Effect", "95 % interval", "", "Found"), lines, (2, 3))
+    about = (
+        "Effects are in units of the score: per later position, per doubling of the length, and for the own family of "
+        "systems against others."
+    )
+    return _paragraph(about) + _table(("Bias", "Judge", "Effect", "95 % interval", "", "Found"), lines, (2, 3))
 
 
 def _failures(content: dict[str, Any]) -> str:

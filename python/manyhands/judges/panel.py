@@ -135,7 +135,7 @@ def panel(
     >>> human = {task: int(crowd.truth[task]) for task in range(60)}
     >>> panel = mh.judges.panel(crowd.log, gold=human)
     >>> panel.score
-    <share of 1 0.488, 95 % interval 0.414–0.563; 60 human labels worth 175>
+    <share of 1 0.488, 95 % interval 0.417–0.560; 60 human labels worth 192>
     >>> panel.effective_judges
     <6.0 of 6 annotators; 95 % interval 4.5–6.0>
     """
@@ -227,6 +227,11 @@ class Panel:
     def n_gold(self) -> int:
         """Number of items with a human label."""
         return sum(len(part.gold[0]) for part in self._parts.values())
+
+    @property
+    def timed(self) -> bool:
+        """Whether the log has a column of times, which `drift` needs."""
+        return all("time" in part.data.extra for part in self._parts.values())
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -358,7 +363,7 @@ class Panel:
             pieces.append(powered_mean(y, *part.predicted(mask), design))
         spread = part.data.bounds[1] - part.data.bounds[0]
         # A constant sample still leaves room for one label that differs.
-        errors = [max(one.ratio * one.variance, (spread / (one.n_simple + 2)) ** 2) for one in pieces]
+        errors = [max(one.ratio * one.variance, (spread / (min(one.n_simple, one.n_most) + 2)) ** 2) for one in pieces]
         t = student_quantile(LEVEL, min(one.freedom for one in pieces))
         middle, half = pieces[0].mean - pieces[1].mean, t * math.sqrt(sum(errors))
         n = sum(len(part.labeled(part.data.system_of == code)[0]) for code in codes)
@@ -398,9 +403,11 @@ class Panel:
     def judges_frame(self) -> pa.Table:
         """Return one row per judge and criterion: verdicts, failures, agreement with human labels, and bias.
 
-        ``accuracy`` (share of verdicts equal to the human label), or ``correlation`` and ``error`` (root mean squared)
-        for scores, are measured on the labeled items, with ``low`` and ``high``. ``bias`` is how much more than the
-        human labels the judge gives on average. ``skill`` and ``skill_error`` are those of :class:`Consensus`.
+        ``accuracy`` (share of verdicts equal to the human label), or ``correlation`` of scores, is measured on the
+        labeled items, with ``low`` and ``high``, its 95 % interval. Judges of passes have ``true_positive_rate`` and
+        ``true_negative_rate``; scores have ``error`` (root mean squared). ``bias`` is how much more than the human
+        labels the judge gives on average. Each has its interval in the columns ``…_low`` and ``…_high``. ``skill`` and
+        ``skill_error`` are those of :class:`Consensus`.
         """
         rows = []
         for name, part in self._parts.items():
@@ -607,7 +614,7 @@ class Panel:
         """
         from manyhands.judges.page import write_page
 
-        return write_page(self, path, title)
+        return write_page(self.to_dict(), path, title)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data, as ``manyhands judges --json`` writes it."""

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 
 #: Findings that a summary lists.
 _MOST = 10
+#: Labels of which a summary states what they would buy.
+NEXT = 50
 
 
-def as_dict(panel: Panel) -> dict[str, Any]:
+def as_dict(panel: Panel, *, next_labels: int = NEXT) -> dict[str, Any]:
     """Everything that can be stated, as plain data; None with a reason for what cannot."""
     content: dict[str, Any] = {
         "source": panel.source,
@@ -43,13 +45,42 @@ def as_dict(panel: Panel) -> dict[str, Any]:
         }
         if enough and len(one.systems) > 1:
             part["differences"] = [asdict(each) for each in differences(one)]
+        part["next_labels"] = _plan(one, next_labels)
+        part["confusion"] = _confusions(one)
         parts.append(part)
     content["panels"] = parts
     content["judge_table"] = panel.judges_frame().to_pylist()
     content["biases"] = panel.biases().to_pylist()
     content["failures"] = panel.failures().to_pylist()
+    content["drift"] = panel.drift().to_pylist() if panel.timed else None
     cleaned: dict[str, Any] = _finite(content)
     return cleaned
+
+
+def _plan(panel: Panel, n: int) -> dict[str, Any] | None:
+    """What the next labels would buy; None where every item has one."""
+    try:
+        chosen = panel.next_labels(n)
+    except ValueError:
+        return None
+    return {"n": len(chosen), "half_width": chosen.half_width, "half_width_after": chosen.half_width_after}
+
+
+def _confusions(panel: Panel) -> list[dict[str, Any]] | None:
+    """One row per judge and human label: how often the judge gave each verdict; None where these are no classes."""
+    if not panel.classes or panel.n_gold < 2:
+        return None
+    return [{"judge": judge} | row for judge in panel.judges for row in panel.confusion(judge).to_pylist()]
+
+
+def plan_text(plan: dict[str, Any]) -> str:
+    """What the next labels would buy, as a clause."""
+    if plan["half_width"] is None or math.isnan(plan["half_width"]):
+        return f"{plural(plan['n'], 'human label')} of a random sample would give a score"
+    return (
+        f"{plural(plan['n'], 'more human label')} would narrow the interval from ±{plan['half_width']:.3f} to about "
+        f"±{plan['half_width_after']:.3f}"
+    )
 
 
 def _finite(value: Any) -> Any:
@@ -137,16 +168,16 @@ def scores_of(panel: Panel, compared: bool) -> list[dict[str, Any]]:
     return [{"system": None} | asdict(one)]
 
 
-def markdown(panel: Panel, gates: list[str], *, title: str = "Judges") -> str:
-    """A summary for a pull request or a job's page."""
+def markdown(content: dict[str, Any], gates: list[str], *, title: str = "Judges") -> str:
+    """A summary of what `as_dict` returns, for a pull request or a job's page."""
     lines = [f"## {_cell(title)}", ""]
-    counts = {"judge": len(panel.judges), "item": panel.n_items, "human label": panel.n_gold}
+    counts = {"judge": len(content["judges"]), "item": content["n_items"], "human label": content["n_gold"]}
     lines += [", ".join(plural(n, what) for what, n in counts.items()) + ".", ""]
     lines += [f"**Fails:** {_cell('; '.join(gates))}." if gates else "All limits hold.", ""]
-    if panel.n_gold >= 2:
+    if content["scores"] is not None:
         lines += ["| score | estimate | 95 % interval | human labels | worth |", "| --- | --: | --: | --: | --: |"]
-        for row in panel.scores().to_pylist():
-            name = " ".join(str(row[key]) for key in ("criterion", "system") if row.get(key) is not None) or "all items"
+        for row in content["scores"]:
+            name = name_of(row) or "all items"
             if row["estimate"] is None:
                 lines.append(f"| {_cell(name)} | – | – | {row['n_gold']} | – |")
             else:
@@ -156,22 +187,60 @@ def markdown(panel: Panel, gates: list[str], *, title: str = "Judges") -> str:
         lines.append("")
     else:
         lines += ["No score: it needs human labels.", ""]
-    for name in panel.criteria:
-        one = panel[name]
-        where = "" if name is None else f" ({_cell(str(name))})"
-        lines += [f"- {_cell(str(each).strip('<>'))}" for each in (differences(one) if panel.n_gold >= 2 else [])]
-        if one.effective_judges is not None:
-            lines.append(f"- Independent judges{where}: {_cell(str(one.effective_judges).strip('<>'))}")
-        lines += [f"- Family{where}: {_cell(', '.join(map(str, family)))}" for family in one.families[:_MOST]]
-    biased = [row for row in panel.biases().to_pylist() if row["found"]]
+    for part in content["panels"]:
+        where = "" if part["criterion"] is None else f" ({_cell(part['criterion'])})"
+        lines += [f"- {_cell(difference_text(each))}{where}" for each in part.get("differences", [])]
+        number = part["effective_judges"]
+        lines += [f"- Independent judges{where}: {number_text(number)}"] if number is not None else []
+        lines += [f"- Family{where}: {_cell(', '.join(family))}" for family in part["families"][:_MOST]]
+        plan = part["next_labels"]
+        lines += [f"- Next{where}: {plan_text(plan)}."] if plan is not None else []
+    biased = [row for row in content["biases"] if row["found"]]
     lines += [
         f"- Bias by {row['bias']}: {_cell(row['judge'])} {row['effect']:+.3f} ({row['low']:+.3f} to {row['high']:+.3f})"
         for row in biased[:_MOST]
     ]
-    if panel.n_failed:
-        lines.append(f"- {plural(panel.n_failed, 'verdict')} could not be read.")
-    lines += [f"- {_cell(remark)}" for remark in panel.warnings]
+    lines += [f"- Drift: {_cell(drift_text(row))}" for row in changed(content)[:_MOST]]
+    failed = [row for row in content["failures"] if row["where"] == "everywhere" and row["n_failed"]]
+    lines += [
+        f"- {_cell(name_of(row) or str(row['judge']))}: {row['n_failed']:,} of {row['n']:,} verdicts could not be read"
+        for row in sorted(failed, key=lambda row: -row["n_failed"])[:_MOST]
+    ]
+    lines += [f"- {_cell(remark)}" for remark in content["warnings"]]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def name_of(row: dict[str, Any]) -> str:
+    """Criterion, system and judge of a row, as far as it has them."""
+    return " · ".join(str(row[key]) for key in ("criterion", "system", "judge") if row.get(key) is not None)
+
+
+def number_text(number: dict[str, Any]) -> str:
+    """An effective number of judges with its interval."""
+    bound = "" if number["measured"] else "at most "
+    return (
+        f"{bound}{number['estimate']:.1f} of {number['n']:.3g} (95 % interval {number['low']:.1f}–{number['high']:.1f})"
+    )
+
+
+def difference_text(one: dict[str, Any]) -> str:
+    """A difference with its interval."""
+    interval = f"95 % interval {one['low']:+.3f} to {one['high']:+.3f}"
+    return f"{one['first']} − {one['second']}: {one['estimate']:+.3f}, {interval}"
+
+
+def changed(content: dict[str, Any]) -> list[dict[str, Any]]:
+    """Judges that drift."""
+    return [row for row in content["drift"] or [] if row["found"]]
+
+
+def drift_text(row: dict[str, Any]) -> str:
+    """How a judge drifted: what its verdicts are more often than those of others, before and after."""
+    where = f" on {row['criterion']}" if row.get("criterion") is not None else ""
+    return (
+        f"{row['judge']}{where} changed after {row['after']:,} of {row['n_verdicts']:,} verdicts (excess over the "
+        f"other judges {row['before']:+.2f}, then {row['since']:+.2f}; q = {row['q_value']:.2g})"
+    )
 
 
 def _cell(text: str) -> str:
