@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from manyhands._base.estimator import Array
 from manyhands._base.special import log_gamma
 
 
+@lru_cache(maxsize=4096)
 def binomial_upper(wrong: int, n: int, confidence: float) -> float:
     """Clopper–Pearson upper bound of a share, of which a sample of n has `wrong`; 1 for an empty sample.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from manyhands.metrics._checks import Floats
 _OFFSETS = 6.0
 
 
+@lru_cache(maxsize=4096)
 def student_quantile(level: float, freedom: float | None) -> float:
     """Half-width of a two-sided interval in standard errors; normal if `freedom` is None."""
     if freedom is None:
