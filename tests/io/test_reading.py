@@ -673,3 +673,16 @@ def test_classes_that_look_like_sets_are_pointed_out(n_singles: int, is_warned: 
         warnings.simplefilter("always")
         mh.Annotations.from_arrays(list(range(25)) * 2, ["u"] * 25 + ["v"] * 25, names * 2)
     assert any("looks like sets of labels" in str(note.message) for note in notes) == is_warned
+
+
+def test_answers_inside_objects_point_to_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reviews = [{"by": "ann", "verdict": "ok"}, {"by": "bob", "verdict": "bad"}]
+    path = put(tmp_path / "tool.json", [{"doc": "d1", "reviews": reviews}, {"doc": "d2", "reviews": reviews}])
+    with pytest.raises(mh.errors.MissingColumnError, match="'reviews' holds objects") as caught:
+        mh.read(path, task="doc")
+    assert caught.value.parameter == "worker"
+    assert "Your tool is not listed" in complaint(capsys, "aggregate", path, "--task", "doc")
+    flat = put(tmp_path / "flat.json", [{"doc": "d1", "verdict": "ok"}])
+    with pytest.raises(mh.errors.MissingColumnError) as caught:
+        mh.read(flat, task="doc")
+    assert "holds objects" not in str(caught.value)

@@ -21,7 +21,7 @@ from manyhands._base.table import Records
 from manyhands.categorical.dense import build_dense
 from manyhands.categorical.table import Annotations
 from manyhands.categorical.timestamps import Array, Dates, as_numbers, ranks, without_ranks
-from manyhands.errors import DataWarning, argument
+from manyhands.errors import DataWarning, MissingColumnError, argument
 from manyhands.io.exports import Export, opened, sources_to_read
 from manyhands.io.exports.export import CANNOT, as_column
 from manyhands.io.exports.files import distinct_names
@@ -284,7 +284,10 @@ class Log:
             else:
                 columns |= {"worker": WELL_KNOWN["worker"][0]} if self._worker_from_file else {}
                 maker: Any = table
-                made = maker.from_frame(self.document, **columns, **settings)
+                try:
+                    made = maker.from_frame(self.document, **columns, **settings)
+                except MissingColumnError as error:
+                    raise _with_advice(error, self.document) from None
             if self.inferred:
                 check_inferred(made, self.names, self.asked)
             return self._shown(made)
@@ -500,6 +503,23 @@ def _does_not_apply(name: str, table: type[Records], known: Iterable[str]) -> st
     near = did_you_mean(name, (*table.spec.roles, *table.spec.settings))
     hint = f"; pass {argument('kind', kinds[0])}" if kinds else near
     return f"{argument(name)} does not apply to {table.spec.word} answers, which take {listing}{hint}"
+
+
+def _with_advice(error: MissingColumnError, table: pa.Table) -> MissingColumnError:
+    """Add what to do if the answers are objects inside a column, as in JSON of tools that are not known."""
+    import pyarrow as pa
+
+    def nested(kind: pa.DataType) -> bool:
+        return pa.types.is_struct(kind) or (pa.types.is_nested(kind) and nested(kind.value_type))
+
+    inside = [field.name for field in table.schema if not pa.types.is_map(field.type) and nested(field.type)]
+    if not inside:
+        return error
+    advice = (
+        f"{error}. Column {inside[0]!r} holds objects: make one row per answer first, as docs/labeling-tools.md shows "
+        'under "Your tool is not listed"'
+    )
+    return MissingColumnError(advice, error.parameter)
 
 
 def _reject_dates(source: Source, start: str | None) -> None:
