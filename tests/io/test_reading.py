@@ -678,11 +678,11 @@ def test_classes_that_look_like_sets_are_pointed_out(n_singles: int, is_warned: 
 def test_answers_inside_objects_point_to_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     reviews = [{"by": "ann", "verdict": "ok"}, {"by": "bob", "verdict": "bad"}]
     path = put(tmp_path / "tool.json", [{"doc": "d1", "reviews": reviews}, {"doc": "d2", "reviews": reviews}])
-    with pytest.raises(mh.errors.MissingColumnError, match="'reviews' holds objects") as caught:
+    with pytest.raises(mh.errors.MissingColumnError, match="'reviews' holds objects") as error:
         mh.read(path, task="doc")
-    assert caught.value.parameter == "worker"
+    assert error.value.parameter == "worker"
     assert "Your tool is not listed" in complaint(capsys, "aggregate", path, "--task", "doc")
     flat = put(tmp_path / "flat.json", [{"doc": "d1", "verdict": "ok"}])
-    with pytest.raises(mh.errors.MissingColumnError) as caught:
+    with pytest.raises(mh.errors.MissingColumnError) as error:
         mh.read(flat, task="doc")
-    assert "holds objects" not in str(caught.value)
+    assert "holds objects" not in str(error.value)

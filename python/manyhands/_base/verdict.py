@@ -31,14 +31,14 @@ def about(share: float) -> str:
     return f"Over {percent(0.99)}" if 0.995 <= share < 1 else f"About {percent(share)}"
 
 
-def expected(kind: str, mean: float, n: int, unit: str) -> str:
+def state_expected(kind: str, mean: float, n: int, unit: str) -> str:
     """State which share of n answers is expected to be correct, given their mean confidence."""
     if kind in _PARTLY:
         return _PARTLY[kind].format(mean=percent(mean), n=f"{n:,}")
     return f"{about(mean)} of the {n:,} {unit}s are expected to be correct."
 
 
-def held(kind: str) -> str:
+def name_doubt(kind: str) -> str:
     """Name what answers of low confidence hold."""
     return "doubt" if kind in _PARTLY else "expected errors"
 

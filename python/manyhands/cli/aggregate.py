@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from manyhands._base.checks import plural
 from manyhands._base.known import Known, measures_of
 from manyhands._base.sources import Layout
-from manyhands._base.verdict import RELIABILITY, UNITS, Doubts, expected, held
+from manyhands._base.verdict import RELIABILITY, UNITS, Doubts, name_doubt, state_expected
 from manyhands.categorical.table import Annotations
 from manyhands.cli.console import Stages, number, print_frame, print_json, print_summary, write, write_parts
 from manyhands.cli.kinds import CLASSES, add_kind, read_log, settle_kind
@@ -284,7 +284,7 @@ class Seen:
         if not self._doubts.n():
             return ""
         ties = f"; {number(self.n_tied, 'tie')}" if self.n_tied else ""
-        verdict = expected(self._kind, self._doubts.mean(), self._doubts.n(), self._unit).rstrip(".")
+        verdict = state_expected(self._kind, self._doubts.mean(), self._doubts.n(), self._unit).rstrip(".")
         verdict = verdict.replace("\N{NO-BREAK SPACE}", " ")
         n_review, below = self._doubts.half()
         if not n_review:
@@ -293,7 +293,7 @@ class Seen:
         review, hold = (f"{n_review:,}", "they hold") if n_review > 1 else ("one", "it holds")
         return (
             f"{verdict}; review the {review} with a confidence below {below:.2f}{where}: "
-            f"{hold} half of the {held(self._kind)}{ties}"
+            f"{hold} half of the {name_doubt(self._kind)}{ties}"
         )
 
 

@@ -280,17 +280,17 @@ class Log:
                 self.asked = with_answer(table, self.names, self.asked)
             columns, settings = self._sorted_out(table)
             if self.document is None:
-                made = self._read_rows(table, columns, settings)
+                answers = self._read_rows(table, columns, settings)
             else:
                 columns |= {"worker": WELL_KNOWN["worker"][0]} if self._worker_from_file else {}
                 maker: Any = table
                 try:
-                    made = maker.from_frame(self.document, **columns, **settings)
+                    answers = maker.from_frame(self.document, **columns, **settings)
                 except MissingColumnError as error:
                     raise _with_advice(error, self.document) from None
             if self.inferred:
-                check_inferred(made, self.names, self.asked)
-            return self._shown(made)
+                check_inferred(answers, self.names, self.asked)
+            return self._shown(answers)
 
     def encode(self, directory: PathLike, memory: str | int) -> Annotations:
         """Encode a log of classes in shards on disk, and return the table that reads them."""

@@ -336,12 +336,12 @@ def _truth(model: Aggregator, gold: tuple[Any, Any]) -> tuple[list[Row], str]:
     accuracy = metrics.accuracy(labels, classes)
     low, high = charts.wilson(accuracy, len(index))
     interval = f"95\N{NO-BREAK SPACE}% interval {low * 100:.1f}\u2013{percent(high, 1)}"
-    known = plural(len(index), "known answer")
-    rows = [("Share correct", percent(accuracy, 1), f"{interval}, on {known}")]
+    base = plural(len(index), "known answer")
+    rows = [("Share correct", percent(accuracy, 1), f"{interval}, on {base}")]
     expected = float(model.confidence_[index].mean())
     fit = "too low" if expected < low else "too high" if expected > high else "right on average"
     sentence = (
-        f"Measured on {known}, {percent(accuracy, 1)} are correct ({interval}). The confidences of these answers are "
+        f"Measured on {base}, {percent(accuracy, 1)} are correct ({interval}). The confidences of these answers are "
         f"{fit}: they expect {percent(expected, 1)}."
     )
     if all(name in names for name in classes.tolist()):

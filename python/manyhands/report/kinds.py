@@ -10,7 +10,7 @@ import numpy as np
 
 from manyhands import agreement, metrics
 from manyhands._base.checks import plural
-from manyhands._base.verdict import RELIABILITY, UNITS, expected, held, percent
+from manyhands._base.verdict import RELIABILITY, UNITS, name_doubt, percent, state_expected
 from manyhands.io.shown import with_shown
 from manyhands.report import charts
 from manyhands.report.content import (
@@ -199,9 +199,9 @@ def _verdict(
     elif confidence is not None and np.isfinite(confidence).any():
         unit = UNITS.get(kind, "answer")
         finite = confidence[np.isfinite(confidence)]
-        sentences.append([(expected(kind, float(finite.mean()), len(finite), unit), None)])
+        sentences.append([(state_expected(kind, float(finite.mean()), len(finite), unit), None)])
         if n := half_of_errors(finite):
-            sentences.append(to_review(n, unit, "lowest confidence", held(kind)))
+            sentences.append(to_review(n, unit, "lowest confidence", name_doubt(kind)))
     if "alone" in tables and tables["alone"].n_rows:
         n = tables["alone"].n_rows
         sentences.append([(f"Also check the {plural(n, 'object')} that only one of several workers drew.", None)])
