@@ -101,11 +101,26 @@ def tables(most: int | None) -> Iterator[tuple[str, str, Any]]:
     tokens["position"] = tokens.position.astype(int)
     columns = {"sequence": "document", "position": "position", "worker": "worker", "label": "label"}
     yield "ner_mturk", "sequences", mh.Sequences.from_frame(tokens, **columns, gaps="outside", repeats="first")
+    yield "discs", "masks", discs()
     for name in EXPORTS:
         path = DATA / "exports" / name
         if path.exists():
             table = mh.read(path)
             yield name, type(table).__name__.lower(), table
+
+
+def discs() -> Any:
+    """Draw masks of discs that workers outline unevenly: no shared log has masks."""
+    rng = np.random.default_rng(1)
+    rows, columns = np.mgrid[:32, :32]
+    tasks, workers, masks = [], [], []
+    for task, (y, x, radius) in enumerate(zip(*rng.uniform(8, 24, (2, 20)), rng.uniform(4, 8, 20), strict=True)):
+        for worker in range(5):
+            dy, dx, wider = rng.normal(0, 0.5 + worker / 2, 3)
+            tasks.append(task)
+            workers.append(worker)
+            masks.append((rows - y - dy) ** 2 + (columns - x - dx) ** 2 < max(radius + wider, 1) ** 2)
+    return mh.Masks.from_arrays(tasks, workers, masks)
 
 
 def methods(kind: str) -> list[type[Any]]:

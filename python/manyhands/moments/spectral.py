@@ -193,11 +193,10 @@ def _through(blocks: Blocks, worker: int, other: int) -> Array | None:
     theirs, their_joint = blocks.partners(other), blocks.of(other)
     overlap, their_overlap = joint.sum(axis=(1, 2)), their_joint.sum(axis=(1, 2))
     best: tuple[float, Array] | None = None
-    for r in np.argsort(-overlap, kind="stable")[:8].tolist():
-        for i in np.argsort(-their_overlap, kind="stable")[:8].tolist():
-            # A worker and itself: each pair of partners once.
-            if worker == other and i >= r:
-                continue
+    mine = np.argsort(-overlap, kind="stable")[:8].tolist()
+    for place, i in enumerate(np.argsort(-their_overlap, kind="stable")[:8].tolist()):
+        # A worker and itself: each pair of partners once.
+        for r in mine[place + 1 :] if worker == other else mine:
             between = np.flatnonzero(blocks.partners(int(theirs[i])) == partners[r])
             if not len(between):
                 continue
