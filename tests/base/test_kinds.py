@@ -24,7 +24,6 @@ def toy_kind() -> tuple[type[Answers], type[Estimator]]:
     class Marks(Answers):
         __slots__ = ()
         spec = KindSpec(word="marks", required=("task", "worker", "mark"), numbers=frozenset({"weight", "mark"}))
-        _file_kind = "marks"
 
         @classmethod
         def from_arrays(cls, tasks, workers, marks):
@@ -52,7 +51,6 @@ def toy_kind() -> tuple[type[Answers], type[Estimator]]:
     class MeanMark(TaskEstimator[Marks, MarkFit, TaskFitted[MarkFit]]):
         __module__ = "manyhands.toys"
         _kind = "marks"
-        _file_kind = "marker"
         _fit_type = MarkFit
         _fitted_type = TaskFitted
 

@@ -133,7 +133,7 @@ def test_a_save_that_cannot_be_leaves_the_old_file(tmp_path):
     with pytest.raises(FileNotFoundError):
         VOTES.save(tmp_path / "no such folder" / "votes.mh")
     with pytest.raises(TypeError, match="'a'"):
-        persist.write(path, "annotations", {}, {"a": np.array([object()])})
+        persist.write(path, "categorical", {}, {"a": np.array([object()])})
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["votes.mh"]
 

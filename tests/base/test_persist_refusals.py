@@ -22,7 +22,7 @@ from manyhands.categorical.base import all_aggregators
 PRELUDE = struct.Struct("<8sII")
 
 
-def assemble(header: object, body: bytes = b"", *, version: int = 3, length: int | None = None) -> bytes:
+def assemble(header: object, body: bytes = b"", *, version: int = persist.VERSION, length: int | None = None) -> bytes:
     """A file with this header and body, and checksums that are right."""
     if isinstance(header, dict):
         header = sealed(header, body)
@@ -124,12 +124,15 @@ def test_files_that_are_not_ours_are_refused(tmp_path, saved):
     assert issubclass(mh.errors.FileFormatError, ValueError)
 
 
-@pytest.mark.parametrize(("version", "cure"), [(1, "save it again"), (2, "save it again"), (4, "a newer one")])
+@pytest.mark.parametrize(
+    ("version", "cure"),
+    [(1, "save it again"), (persist.VERSION - 1, "save it again"), (persist.VERSION + 1, "a newer one")],
+)
 def test_other_versions_are_rejected(tmp_path, saved, version, cure):
     header, body = split(saved["table"])
     path = tmp_path / "f.mh"
     path.write_bytes(assemble(header, body, version=version))
-    with pytest.raises(mh.errors.FileFormatError, match=rf"f\.mh.*{version}.*3.*{cure}"):
+    with pytest.raises(mh.errors.FileFormatError, match=rf"f\.mh.*{version}.*{persist.VERSION}.*{cure}"):
         mh.load(path)
 
 
@@ -158,7 +161,7 @@ def test_files_cut_or_continued_anywhere_are_refused(tmp_path, saved, kind):
 
 
 def spec(dtype: object = "f8", shape: object = (1,)) -> dict:
-    return {"kind": "annotations", "meta": {}, "arrays": {"tasks": [dtype, shape]}}
+    return {"kind": "categorical", "meta": {}, "arrays": {"tasks": [dtype, shape]}}
 
 
 HEADERS = {
@@ -168,17 +171,17 @@ HEADERS = {
     "a list": [],
     "a number": 3,
     "deep": b"[" * 100_000 + b"]" * 100_000,
-    "deep in meta": b'{"kind": "annotations", "meta": ' + b'{"a":' * 50_000 + b"1" + b"}" * 50_001,
+    "deep in meta": b'{"kind": "categorical", "meta": ' + b'{"a":' * 50_000 + b"1" + b"}" * 50_001,
     "no keys": {},
     "no kind": {"meta": {}, "arrays": {}},
     "kind of another type": {"kind": 7, "meta": {}, "arrays": {}},
     "unknown kind": {"kind": "os.system", "meta": {}, "arrays": {}},
     "long kind": {"kind": "x" * 100_000, "meta": {}, "arrays": {}},
-    "no meta": {"kind": "annotations", "arrays": {}},
-    "no arrays": {"kind": "annotations", "meta": {}},
-    "nothing in it": {"kind": "annotations", "meta": {}, "arrays": {}},
-    "no model in it": {"kind": "aggregator", "meta": {}, "arrays": {}},
-    "arrays as a list": {"kind": "annotations", "meta": {}, "arrays": [["f8", [1]]]},
+    "no meta": {"kind": "categorical", "arrays": {}},
+    "no arrays": {"kind": "categorical", "meta": {}},
+    "nothing in it": {"kind": "categorical", "meta": {}, "arrays": {}},
+    "no model in it": {"kind": "categorical model", "meta": {}, "arrays": {}},
+    "arrays as a list": {"kind": "categorical", "meta": {}, "arrays": [["f8", [1]]]},
     "objects": spec("O"),
     "records": spec([["f8", "i8"]]),
     "text": spec("U4"),
@@ -196,12 +199,12 @@ HEADERS = {
     "huge twice": spec(shape=[2**47, 2**47]),
     "beyond 64 bits": spec(shape=[2**64 + 1]),
     "a hundred digits": spec(shape=[10**100]),
-    "too many digits": b'{"kind": "annotations", "meta": {}, "arrays": {"a": ["f8", [' + b"9" * 5000 + b"]]}}",
+    "too many digits": b'{"kind": "categorical", "meta": {}, "arrays": {"a": ["f8", [' + b"9" * 5000 + b"]]}}",
     "huge but empty": spec(shape=[0, 2**60, 2**60]),
     "many dimensions": spec("u1", [1] * 70),
-    "infinity": b'{"kind": "annotations", "meta": {}, "arrays": {"a": ["f8", [Infinity]]}}',
-    "a spec too short": {"kind": "annotations", "meta": {}, "arrays": {"a": ["f8"]}},
-    "a spec of another type": {"kind": "annotations", "meta": {}, "arrays": {"a": None}},
+    "infinity": b'{"kind": "categorical", "meta": {}, "arrays": {"a": ["f8", [Infinity]]}}',
+    "a spec too short": {"kind": "categorical", "meta": {}, "arrays": {"a": ["f8"]}},
+    "a spec of another type": {"kind": "categorical", "meta": {}, "arrays": {"a": None}},
 }
 
 
@@ -415,7 +418,7 @@ JSON = st.recursive(
         st.booleans(),
         st.integers(-(2**70), 2**70),
         st.floats(),
-        st.sampled_from(["f8", "u4", "b1", "O", "annotations", "aggregator", "DawidSkene", "random", ""]),
+        st.sampled_from(["f8", "u4", "b1", "O", "categorical", "categorical model", "DawidSkene", "random", ""]),
         st.text(max_size=5),
     ),
     lambda inner: st.one_of(

@@ -111,10 +111,10 @@ class KnowsWorkers(ABC):
 class Estimator(Parameters, ABC, Results, persist.Saved, Generic[A, F, S]):
     """Base of what is fitted to a table of answers of kind `A`, finds a fit of kind `F`, and publishes an `S`.
 
-    A base for one kind of answers names it in `_kind`, the kind of its files in `_file_kind`, and in `_parts` what its
-    results are about, and the classes of its fits in `_fit_type` and `_fitted_type`. A method gives ``_fit``, and the
-    default of :func:`manyhands.aggregate` for its kind is declared by ``class Best(Base, default=True)``. ``fit``
-    validates and stores, results are read-only properties with a trailing underscore, and refitting forgets.
+    A base for one kind of answers names it in `_kind`, in `_parts` what its results are about, and the classes of its
+    fits in `_fit_type` and `_fitted_type`. A method gives ``_fit``, and the default of :func:`manyhands.aggregate` for
+    its kind is declared by ``class Best(Base, default=True)``. ``fit`` validates and stores, results are read-only
+    properties with a trailing underscore, and refitting forgets.
     """
 
     #: What the answers are, as `all_aggregators` calls it.
@@ -138,9 +138,10 @@ class Estimator(Parameters, ABC, Results, persist.Saved, Generic[A, F, S]):
     _state: S | None = None
 
     def __init_subclass__(cls, *, default: bool | str = False, **rest: Any) -> None:
-        super().__init_subclass__(**rest)
         if "_kind" in vars(cls):
             Estimator._bases[cls._kind] = cls
+            cls._file_kind = f"{cls._kind} model"
+        super().__init_subclass__(**rest)
         if default:
             Estimator._defaults[cls._kind if default is True else default] = cls
 

@@ -29,7 +29,7 @@ from manyhands._base.names import Names, sequence
 from manyhands.errors import FileFormatError
 
 MAGIC = b"MANYHAND"
-VERSION = 3
+VERSION = 4
 _PRELUDE = struct.Struct("<8sII")
 _CHECKSUM = struct.Struct("<I")
 _MAX_HEADER = 1 << 24

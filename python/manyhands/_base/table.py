@@ -81,9 +81,10 @@ class Records(persist.Saved, ABC):
     _kinds: ClassVar[dict[str, type[Records]]] = {}
 
     def __init_subclass__(cls, **rest: Any) -> None:
-        super().__init_subclass__(**rest)
         if "spec" in vars(cls):
             Records._kinds[cls.spec.word] = cls
+            cls._file_kind = cls.spec.word
+        super().__init_subclass__(**rest)
 
     def __init__(self, table: Rows, workers: Names) -> None:
         self._table = table

@@ -54,7 +54,6 @@ class BoxAggregator(TaskEstimator[Boxes, BoxFit, BoxFitted]):
     """Base class of box aggregators. Subclasses implement ``_fit`` and their worker columns."""
 
     _kind: ClassVar[str] = "boxes"
-    _file_kind: ClassVar[str] = "box-aggregator"
     _answer: ClassVar[str] = "boxes_"
     _several_rows: ClassVar[bool] = True
     _fit_type: ClassVar[type[Fit]] = BoxFit

@@ -58,7 +58,6 @@ class Boxes(Answers):
         telling=tuple(_FORMATS.values()),
         parts=("classes", "numbers", "label_codes", "seen"),
     )
-    _file_kind: ClassVar[str] = "boxes"
     _table: _core.CodeTable
     _classes: Names
     #: Per row: coordinates (0 for empty rows), label code, and whether the row is a box.

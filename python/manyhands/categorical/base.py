@@ -159,7 +159,6 @@ class Aggregator(TaskEstimator[Annotations, ClassFit, ClassFitted], Insight):
     """Base of all aggregators of classes: a subclass gives ``_fit``, which maps a table to a `ClassFit`."""
 
     _kind: ClassVar[str] = "categorical"
-    _file_kind: ClassVar[str] = "aggregator"
     _answer: ClassVar[str] = "labels_"
 
     _fit_type: ClassVar[type[Fit]] = ClassFit

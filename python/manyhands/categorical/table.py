@@ -79,7 +79,6 @@ class Annotations(Answers):
             "fold_labels",
         ),
     )
-    _file_kind: ClassVar[str] = "annotations"
     _table: _core.Table
 
     def __init__(

@@ -79,7 +79,6 @@ class Clustering(Estimator[Similarities, ClusterFit, ItemFitted[ClusterFit]]):
     """Base class of clustering methods. Subclasses implement ``_fit``, which maps a table to a `ClusterFit`."""
 
     _kind: ClassVar[str] = "clustering"
-    _file_kind: ClassVar[str] = "clustering"
     _parts: ClassVar[tuple[str, ...]] = ("items", "workers")
     _answer: ClassVar[str] = "clusters_"
     _fit_type: ClassVar[type[Fit]] = ClusterFit

@@ -56,7 +56,6 @@ class Similarities(ItemRecords):
         settings=("repeats", "missing"),
         telling=(("left", "right", "same"),),
     )
-    _file_kind: ClassVar[str] = "similarities"
     _table: _core.Table
 
     def __init__(self, table: _core.Table, items: Names, workers: Names, left: Codes, right: Codes) -> None:

@@ -63,7 +63,6 @@ class MaskAggregator(TaskEstimator[Masks, MaskFit, TaskFitted[MaskFit]]):
     """Base class of mask aggregators. Subclasses implement ``_fit`` and their worker columns."""
 
     _kind: ClassVar[str] = "masks"
-    _file_kind: ClassVar[str] = "mask-aggregator"
     _answer: ClassVar[str] = "masks_"
     _fit_type: ClassVar[type[Fit]] = MaskFit
     _fitted_type: ClassVar[type[TaskFitted[Any]]] = TaskFitted

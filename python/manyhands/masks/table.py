@@ -68,7 +68,6 @@ class Masks(Answers):
         telling=(("mask",),),
         parts=("runs", "shapes", "n_classes"),
     )
-    _file_kind: ClassVar[str] = "masks"
     _table: _core.CodeTable
     _runs: Runs
     _shapes: npt.NDArray[np.int64]

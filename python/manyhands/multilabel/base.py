@@ -74,7 +74,6 @@ class SetAggregator(TaskEstimator[MultiLabels, SetFit, SetFitted]):
     """Base class of multi-label aggregators. Subclasses implement ``_fit``, which maps a table to a `SetFit`."""
 
     _kind: ClassVar[str] = "multilabel"
-    _file_kind: ClassVar[str] = "multilabel"
     _answer: ClassVar[str] = "label_sets_"
     _parts: ClassVar[tuple[str, ...]] = ("tasks", "workers", "labels")
     _fit_type: ClassVar[type[Fit]] = SetFit

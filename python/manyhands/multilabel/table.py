@@ -55,7 +55,6 @@ class MultiLabels(Answers):
         telling=(("labels",),),
         parts=("labels", "starts", "members"),
     )
-    _file_kind: ClassVar[str] = "multilabels"
     _table: _core.CodeTable
     _labels: Names
     #: Distinct sets: offsets, and label codes in ascending order. The compiled table stores set numbers.

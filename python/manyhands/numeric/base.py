@@ -51,7 +51,6 @@ class NumericAggregator(TaskEstimator[Ratings, ValueFit, ValueFitted]):
     """Base class of numeric aggregators. Subclasses implement ``_fit`` and ``_predict``."""
 
     _kind: ClassVar[str] = "numeric"
-    _file_kind: ClassVar[str] = "numeric"
     _answer: ClassVar[str] = "values_"
     _fit_type: ClassVar[type[Fit]] = ValueFit
     _fitted_type: ClassVar[type[ValueFitted]] = ValueFitted

@@ -49,7 +49,6 @@ class Ratings(Answers):
         telling=(("value",),),
         parts=("dimensions",),
     )
-    _file_kind: ClassVar[str] = "ratings"
     _table: _core.Ratings
     _dimensions: Names
 

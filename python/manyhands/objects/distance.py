@@ -75,7 +75,6 @@ class ByDistance(TaskEstimator[Answers, DistanceFit, TaskFitted[DistanceFit]]):
     """Base class of distance-based methods: results and persistence."""
 
     _kind: ClassVar[str] = "objects"
-    _file_kind: ClassVar[str] = "by-distance"
     _answer: ClassVar[str] = "objects_"
     _fit_type: ClassVar[type[Fit]] = DistanceFit
     _fitted_type: ClassVar[type[TaskFitted[Any]]] = TaskFitted

@@ -47,7 +47,6 @@ class Objects(Answers):
         settings=("repeats", "missing"),
         parts=("distinct",),
     )
-    _file_kind: ClassVar[str] = "objects"
     _table: _core.CodeTable
     _distinct: npt.NDArray[np.object_]
 

@@ -226,7 +226,6 @@ class ComparisonEstimator(ItemEstimator[Comparisons]):
     """Base class of comparison models."""
 
     _kind: ClassVar[str] = "pairwise"
-    _file_kind: ClassVar[str] = "model of comparisons"
 
     def _count_answers(self, votes: Comparisons) -> npt.NDArray[np.int64]:
         return np.bincount(np.concatenate(votes.codes()[:2]), minlength=votes.n_items)

@@ -45,7 +45,6 @@ class RankingEstimator(ItemEstimator[Rankings]):
     """Base class of ranking models."""
 
     _kind: ClassVar[str] = "rankings"
-    _file_kind: ClassVar[str] = "model of rankings"
 
     def _count_answers(self, votes: Rankings) -> npt.NDArray[np.int64]:
         return np.bincount(votes.codes()[1], minlength=votes.n_items)

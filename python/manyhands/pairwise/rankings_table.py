@@ -50,7 +50,6 @@ class Rankings(ItemRecords):
         makers=("from_frame", "from_lists"),
         folder="pairwise",
     )
-    _file_kind: ClassVar[str] = "rankings"
     _table: _core.Rankings
 
     # ------------------------------------------------------------------------------------------ constructors

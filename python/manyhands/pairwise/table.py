@@ -75,7 +75,6 @@ class Comparisons(ItemRecords):
         settings=("missing", "winners"),
         telling=(("left", "right", "winner"),),
     )
-    _file_kind: ClassVar[str] = "pairwise"
     _answer: ClassVar[str] = "a winner"
     _table: _core.Comparisons
 

@@ -92,7 +92,6 @@ class SequenceAggregator(TaskEstimator[Sequences, SequenceFit, SequenceFitted]):
     """Base class of sequence aggregators. Subclasses implement ``_fit``, which maps a table to a `SequenceFit`."""
 
     _kind: ClassVar[str] = "sequences"
-    _file_kind: ClassVar[str] = "sequence model"
     _answer: ClassVar[str] = "tags_"
     _several_rows: ClassVar[bool] = True
     _fit_type: ClassVar[type[Fit]] = SequenceFit

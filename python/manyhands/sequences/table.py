@@ -63,7 +63,6 @@ class Sequences(Answers):
         parts=("grid", "tags", "offsets", "codes"),
         makers=("from_frame", "from_spans", "from_conll"),
     )
-    _file_kind: ClassVar[str] = "sequences"
     _table: _core.CodeTable
     _grid: Grid
     _tags: Tags

@@ -47,7 +47,6 @@ class TextAggregator(TaskEstimator[Texts, TextFit, TaskFitted[TextFit]]):
     """Base class of text aggregators. Subclasses implement ``_fit`` and list their worker parameters."""
 
     _kind: ClassVar[str] = "texts"
-    _file_kind: ClassVar[str] = "text-aggregator"
     _answer: ClassVar[str] = "texts_"
     _fit_type: ClassVar[type[Fit]] = TextFit
     _fitted_type: ClassVar[type[TaskFitted[Any]]] = TaskFitted

@@ -36,7 +36,6 @@ class Texts(Objects):
         telling=(("text",),),
         parts=("distinct",),
     )
-    _file_kind: ClassVar[str] = "texts"
 
     @classmethod
     def from_frame(  # type: ignore[override]
