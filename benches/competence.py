@@ -59,8 +59,8 @@ def main() -> None:
     codes = data.crowd(given.annotations, given.workers, given.classes)
     votes = mh.Annotations.from_arrays(codes.tasks, codes.workers, codes.labels)
     ours: dict[str, Callable[[int], object]] = {
-        "MACE": lambda n: mh.MACE(max_iter=n, tol=0.0).fit(votes),
-        "GLAD": lambda n: mh.GLAD(max_iter=n, tol=0.0).fit(votes),
+        "MACE": lambda n: mh.categorical.MACE(max_iter=n, tol=0.0).fit(votes),
+        "GLAD": lambda n: mh.categorical.GLAD(max_iter=n, tol=0.0).fit(votes),
     }
     theirs = {} if given.ours else crowd_kit(votes.to_frame().to_pandas())
     for name, run in ours.items():

@@ -63,7 +63,7 @@ MODELS: dict[str, Callable[[], Any]] = {
     "`BayesianDawidSkene`": mh.BayesianDawidSkene,
     "`HierarchicalDawidSkene`": mh.categorical.HierarchicalDawidSkene,
     "`MajorityVote`": mh.MajorityVote,
-    "`MACE`": mh.MACE,
+    "`MACE`": mh.categorical.MACE,
     '`DawidSkene(model="one-coin")`': lambda: mh.DawidSkene(model="one-coin"),
 }
 

@@ -33,7 +33,7 @@ from manyhands._base.persist import load
 from manyhands._core import get_num_threads, set_num_threads
 from manyhands._simulate import simulate
 from manyhands.boxes.table import Boxes
-from manyhands.categorical import GLAD, MACE, BayesianDawidSkene, Consensus, DawidSkene, MajorityVote, posterior
+from manyhands.categorical import BayesianDawidSkene, Consensus, DawidSkene, MajorityVote, posterior
 from manyhands.categorical.table import Annotations
 from manyhands.clustering.table import Similarities
 from manyhands.masks.table import Masks
@@ -60,8 +60,6 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "GLAD",
-    "MACE",
     "Annotations",
     "BayesianDawidSkene",
     "Boxes",

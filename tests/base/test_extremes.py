@@ -39,7 +39,7 @@ COUNTS: list[tuple[type[Any], str]] = [
     ),
     (mh.categorical.EBCC, "subtype_pseudo_count"),
     (mh.categorical.OnlineDawidSkene, "pseudo_count"),
-    (mh.MACE, "strategy_prior"),
+    (mh.categorical.MACE, "strategy_prior"),
     (mh.categorical.CrowdSVM, "pseudo_count"),
     (mh.categorical.CrowdSVM, "variance"),
     (mh.categorical.CrowdSVM, "cost"),
@@ -108,12 +108,12 @@ def test_settings_beyond_their_range_are_refused_by_name(cls: type[Any], name: s
         (lambda: mh.categorical.HierarchicalMACE(strength=1e-300), ValueError, "strength"),
         (lambda: mh.moments.CoupledCPD(second=2**63), TypeError, "second must be True or False"),
         (lambda: mh.moments.CoupledCPD(first=1e300), TypeError, "first must be True or False"),
-        (lambda: mh.MACE(competence_prior=(1e-320, 1e308)), ValueError, "competence_prior.*0"),
-        (lambda: mh.MACE(competence_prior=(1.0, 1e308)), ValueError, "competence_prior.*0"),
-        (lambda: mh.GLAD(ease_mean=1e15), ValueError, "ease_mean.*100"),
-        (lambda: mh.GLAD(ability_mean=1e15), ValueError, "ability_mean"),
-        (lambda: mh.GLAD(class_prior="x"), TypeError, "class_prior"),
-        (lambda: mh.GLAD(tol=INF), ValueError, "tol.*inf"),
+        (lambda: mh.categorical.MACE(competence_prior=(1e-320, 1e308)), ValueError, "competence_prior.*0"),
+        (lambda: mh.categorical.MACE(competence_prior=(1.0, 1e308)), ValueError, "competence_prior.*0"),
+        (lambda: mh.categorical.GLAD(ease_mean=1e15), ValueError, "ease_mean.*100"),
+        (lambda: mh.categorical.GLAD(ability_mean=1e15), ValueError, "ability_mean"),
+        (lambda: mh.categorical.GLAD(class_prior="x"), TypeError, "class_prior"),
+        (lambda: mh.categorical.GLAD(tol=INF), ValueError, "tol.*inf"),
     ],
 )
 def test_settings_that_cannot_be_used_are_named(make: Any, error: type[Exception], says: str) -> None:
@@ -134,7 +134,9 @@ def test_a_number_that_is_not_finite_is_called_that() -> None:
 
 def test_ease_at_its_ends_stays_finite() -> None:
     for ease in (-100, 100):
-        assert_sound(mh.GLAD(ease_mean=ease, ability_mean=1e6, max_iter=5, tol=0.0).fit(VOTES), heaviest=1e50)
+        assert_sound(
+            mh.categorical.GLAD(ease_mean=ease, ability_mean=1e6, max_iter=5, tol=0.0).fit(VOTES), heaviest=1e50
+        )
 
 
 # --------------------------------------------------------------------------------------------------- once seen
@@ -187,14 +189,14 @@ def test_bayes_starts_from_a_sparse_model_and_from_any_other() -> None:
     sparse = mh.BayesianDawidSkene(init=mh.categorical.SparseOneCoin()).fit(VOTES)
     given = mh.BayesianDawidSkene(init=mh.categorical.SparseOneCoin().fit(VOTES).posterior_).fit(VOTES)
     np.testing.assert_array_equal(sparse.posterior_, given.posterior_)
-    for method in (mh.MajorityVote(), mh.categorical.KOS(), mh.GLAD()):
+    for method in (mh.MajorityVote(), mh.categorical.KOS(), mh.categorical.GLAD()):
         assert_sound(mh.BayesianDawidSkene(init=method).fit(VOTES))
 
 
 @pytest.mark.filterwarnings("error::manyhands.errors.ConvergenceWarning")
 @pytest.mark.parametrize("cls", mh.categorical.all_aggregators(), ids=lambda cls: cls.__name__)
 def test_with_one_class_everything_settles(cls: type[Any]) -> None:
-    settings: dict[str, Any] = {"method": "em", "smoothing": 0} if cls is mh.MACE else {}
+    settings: dict[str, Any] = {"method": "em", "smoothing": 0} if cls is mh.categorical.MACE else {}
     model = cls(**settings).fit(ODD["one class"].votes())
     assert model.converged_
     np.testing.assert_allclose(model.posterior_, 1.0, rtol=1e-12)
@@ -229,7 +231,7 @@ def test_progress_bars_know_their_end() -> None:
         mh.categorical.WeightedVote("zero-based", n_iter=6): 6,
         mh.categorical.WeightedVote(): 1,
         mh.moments.SpectralDS(em_passes=4): 4,
-        mh.GLAD(max_iter=9): 9,
+        mh.categorical.GLAD(max_iter=9): 9,
     }
     for model, total in totals.items():
         assert model._iterations() == total, model

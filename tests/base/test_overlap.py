@@ -11,7 +11,13 @@ import pytest
 import manyhands as mh
 from manyhands.testing.crowds import STANDARD, of_rows
 
-METHODS = [mh.MajorityVote(), mh.DawidSkene(), mh.categorical.HierarchicalDawidSkene(), mh.MACE(), mh.Consensus()]
+METHODS = [
+    mh.MajorityVote(),
+    mh.DawidSkene(),
+    mh.categorical.HierarchicalDawidSkene(),
+    mh.categorical.MACE(),
+    mh.Consensus(),
+]
 on_methods = pytest.mark.parametrize("model", METHODS, ids=lambda model: type(model).__name__)
 
 

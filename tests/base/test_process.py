@@ -57,7 +57,7 @@ while True:
 """,
     "abilities": """
 votes = mh.Annotations.from_arrays(rng.integers(0, 20_000, n), rng.integers(0, 500, n), rng.integers(0, 5, n))
-model = mh.GLAD(tol=0, max_iter=10**6)
+model = mh.categorical.GLAD(tol=0, max_iter=10**6)
 print("ready", flush=True)
 while True:
     model.fit(votes)
@@ -383,7 +383,7 @@ models = [
     mh.MajorityVote(), mh.categorical.WeightedVote(), mh.DawidSkene(accelerate=True, max_iter=8, tol=0.0),
     mh.Consensus(max_iter=1), mh.BayesianDawidSkene(protected=1, **few),
     mh.categorical.CommunityDawidSkene(n_communities=2, protected=1, **few),
-    mh.categorical.HierarchicalDawidSkene(protected=1, **few), mh.MACE(**few), mh.GLAD(**few),
+    mh.categorical.HierarchicalDawidSkene(protected=1, **few), mh.categorical.MACE(**few), mh.categorical.GLAD(**few),
     mh.categorical.KOS(max_iter=2), mh.categorical.SparseOneCoin(**few), mh.categorical.MaxMarginVote(**few),
     mh.categorical.CrowdSVM(draws=1, burn_in=1), mh.moments.OneCoinSpectral(**few),
 ]

@@ -16,7 +16,7 @@ CROWD = mh.simulate(120, 12, 3, labels_per_task=4, seed=3)
 
 
 @pytest.mark.parametrize(
-    "model", [mh.DawidSkene(), mh.BayesianDawidSkene(), mh.Consensus(), mh.MajorityVote(), mh.GLAD()]
+    "model", [mh.DawidSkene(), mh.BayesianDawidSkene(), mh.Consensus(), mh.MajorityVote(), mh.categorical.GLAD()]
 )
 def test_evidence_adds_up_to_the_posterior(model) -> None:
     model.fit(CROWD.log)

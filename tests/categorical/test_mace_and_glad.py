@@ -62,7 +62,7 @@ class TestMACE:
         errors = []
         for n_tasks in (150, 2400):
             votes, truth, know, spam = mace_crowd(n_tasks)
-            model = mh.MACE(method=method, strategy_prior=1.0, max_iter=500).fit(votes)
+            model = mh.categorical.MACE(method=method, strategy_prior=1.0, max_iter=500).fit(votes)
             errors.append(np.sqrt(np.mean((model.competence_ - know) ** 2)))
         # Sixteen times the data: a quarter of the error.
         assert errors[1] < 0.5 * errors[0]
@@ -80,36 +80,36 @@ class TestMACE:
         votes, truth, _, _ = mace_crowd(400, n_workers=400, k=8, per_task=5, seed=3)
         score = {
             model: mh.metrics.accuracy(model.fit(votes).labels_, truth)
-            for model in (mh.MACE(), mh.DawidSkene(max_iter=1000))
+            for model in (mh.categorical.MACE(), mh.DawidSkene(max_iter=1000))
         }
         mace, dawid_skene = score.values()
         assert mace > dawid_skene
 
     def test_parameters_make_the_confusion(self):
         votes, _, _, _ = mace_crowd(200)
-        model = mh.MACE().fit(votes)
+        model = mh.categorical.MACE().fit(votes)
         know, spam = model.competence_, model.spam_
         made = know[:, None, None] * np.eye(4) + (1 - know)[:, None, None] * spam[:, None, :]
         np.testing.assert_allclose(model.confusion_, made, atol=1e-12)
         np.testing.assert_allclose(spam.sum(axis=1), 1.0)
-        one = mh.MACE().fit(mh.Annotations.from_dense([[0, 0]]))
+        one = mh.categorical.MACE().fit(mh.Annotations.from_dense([[0, 0]]))
         assert one.competence_.tolist() == [1.0, 1.0]
         assert one.spam_.tolist() == [[1.0], [1.0]]
 
     def test_restarts_differ_and_the_best_wins(self):
         votes, _, _, _ = mace_crowd(60, seed=5)
-        model = mh.MACE(restarts=5)
+        model = mh.categorical.MACE(restarts=5)
         starts = model._starts(votes)
         assert len(starts) == 6
         assert len({start[0].tobytes() for start in starts}) == 6
-        alone = mh.MACE().fit(votes).objective_
+        alone = mh.categorical.MACE().fit(votes).objective_
         assert model.fit(votes).objective_ >= alone
-        other = mh.MACE(restarts=5, seed=1)._starts(votes)
+        other = mh.categorical.MACE(restarts=5, seed=1)._starts(votes)
         assert not np.array_equal(other[1][0], starts[1][0])
 
     def test_smoothing_smooths(self):
         votes, _, _, _ = mace_crowd(60)
-        sharp, smooth = (mh.MACE(method="em", smoothing=s, max_iter=2000).fit(votes) for s in (0.0, 20.0))
+        sharp, smooth = (mh.categorical.MACE(method="em", smoothing=s, max_iter=2000).fit(votes) for s in (0.0, 20.0))
         even = np.abs(smooth.spam_ - 0.25).mean(), np.abs(sharp.spam_ - 0.25).mean()
         assert even[0] < 0.5 * even[1]
         assert np.abs(smooth.competence_ - 0.5).mean() < np.abs(sharp.competence_ - 0.5).mean()
@@ -121,7 +121,7 @@ class TestMACE:
             np.repeat([0, 1], 10_000), np.tile(np.arange(10_000), 2), labels, n_tasks=2, n_workers=10_000, n_classes=2
         )
         for method in ("vb", "em"):
-            model = mh.MACE(method=method, max_iter=5, tol=0.0).fit(votes)
+            model = mh.categorical.MACE(method=method, max_iter=5, tol=0.0).fit(votes)
             assert np.isfinite(model.posterior_).all()
             assert np.isfinite(model.history_).all()
 
@@ -138,14 +138,14 @@ class TestMACE:
     )
     def test_bad_settings(self, params, message):
         with pytest.raises(ValueError, match=message):
-            mh.MACE(**params).fit(mh.Annotations.from_dense([[0, 1]]))
+            mh.categorical.MACE(**params).fit(mh.Annotations.from_dense([[0, 1]]))
         with pytest.raises(TypeError, match="pair"):
-            mh.MACE(competence_prior=0.5).fit(mh.Annotations.from_dense([[0, 1]]))
+            mh.categorical.MACE(competence_prior=0.5).fit(mh.Annotations.from_dense([[0, 1]]))
 
     def test_an_early_end_warns(self):
         votes, _, _, _ = mace_crowd(60)
         with pytest.warns(mh.errors.ConvergenceWarning, match="MACE.*max_iter=2"):
-            mh.MACE(max_iter=2).fit(votes)
+            mh.categorical.MACE(max_iter=2).fit(votes)
 
 
 class TestGLAD:
@@ -164,7 +164,7 @@ class TestGLAD:
     def test_ends_where_the_gradient_is_nought(self):
         """At the end no ability and no ease can be moved to advantage, classes being summed out."""
         votes, _, _, _ = glad_crowd(40, n_workers=10, per_task=5)
-        model = mh.GLAD(max_iter=20_000, tol=1e-15).fit(votes)
+        model = mh.categorical.GLAD(max_iter=20_000, tol=1e-15).fit(votes)
         rows, prior = Rows.of(votes), np.full(3, 1 / 3)
 
         def objective(ability, ease):
@@ -191,7 +191,7 @@ class TestGLAD:
         errors, related = [], []
         for n_tasks, per_task in ((100, 8), (1600, 32)):
             votes, _, ability, ease = glad_crowd(n_tasks, per_task=per_task)
-            model = mh.GLAD(max_iter=1000).fit(votes)
+            model = mh.categorical.GLAD(max_iter=1000).fit(votes)
             errors.append(np.sqrt(np.mean((model.ability_ - ability) ** 2)))
             related.append(np.corrcoef(model.ease_, ease)[0, 1])
         assert errors[1] < 0.5 * errors[0]
@@ -202,12 +202,12 @@ class TestGLAD:
     def test_beats_the_majority_on_its_own_data(self):
         votes, truth, _, _ = glad_crowd(1600, per_task=5)
         majority = mh.MajorityVote().fit(votes)
-        model = mh.GLAD().fit(votes)
+        model = mh.categorical.GLAD().fit(votes)
         assert mh.metrics.accuracy(model.labels_, truth) > mh.metrics.accuracy(majority.labels_, truth) + 0.01
 
     def test_predicts_what_it_fitted(self):
         votes, _, _, _ = glad_crowd(200)
-        model = mh.GLAD(max_iter=2000, tol=1e-12).fit(votes)
+        model = mh.categorical.GLAD(max_iter=2000, tol=1e-12).fit(votes)
         # Eases found anew from the prior mean may end at another summit on a task or two.
         off = np.abs(model.predict_proba(votes) - model.posterior_).max(axis=1)
         assert np.quantile(off, 0.97) < 1e-4
@@ -221,15 +221,15 @@ class TestGLAD:
             for worker in range(8):
                 p = 0.1 if worker == 7 else (0.55 if hard[task] else 0.95)
                 rows.append((task, worker, truth[task] if rng.random() < p else 1 - truth[task]))
-        model = mh.GLAD(max_iter=500).fit(mh.Annotations.from_arrays(*np.array(rows).T))
+        model = mh.categorical.GLAD(max_iter=500).fit(mh.Annotations.from_arrays(*np.array(rows).T))
         assert model.ability_[7] < 0 < model.ability_[:7].min()
         assert model.ease_[hard].mean() < model.ease_[~hard].mean() - 0.2
 
     def test_class_prior_counts(self):
         votes = mh.Annotations.from_dense([[0, 1], [0, 1]])
-        even = mh.GLAD(max_iter=5, tol=0.0).fit(votes)
+        even = mh.categorical.GLAD(max_iter=5, tol=0.0).fit(votes)
         np.testing.assert_allclose(even.posterior_, 0.5)
-        likely = mh.GLAD(class_prior=[0.2, 0.8], max_iter=5, tol=0.0).fit(votes)
+        likely = mh.categorical.GLAD(class_prior=[0.2, 0.8], max_iter=5, tol=0.0).fit(votes)
         assert (likely.posterior_[:, 1] > 0.5).all()
         np.testing.assert_allclose(likely.prior_, [0.2, 0.8])
 
@@ -246,9 +246,9 @@ class TestGLAD:
     )
     def test_bad_settings(self, params, message):
         with pytest.raises(ValueError, match=message):
-            mh.GLAD(**params).fit(mh.Annotations.from_dense([[0, 1]]))
+            mh.categorical.GLAD(**params).fit(mh.Annotations.from_dense([[0, 1]]))
 
     def test_an_early_end_warns(self):
         votes, _, _, _ = glad_crowd(60)
         with pytest.warns(mh.errors.ConvergenceWarning, match="GLAD.*max_iter=2"):
-            mh.GLAD(max_iter=2).fit(votes)
+            mh.categorical.GLAD(max_iter=2).fit(votes)

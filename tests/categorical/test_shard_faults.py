@@ -53,8 +53,8 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> tuple[mh.Annotations, mh.
 def test_others_say_so_before_they_start(crowd: tuple[mh.Annotations, mh.Annotations]) -> None:
     shards = crowd[1]
     refused = [
-        mh.GLAD(),
-        mh.MACE(),
+        mh.categorical.GLAD(),
+        mh.categorical.MACE(),
         mh.DawidSkene(init="spectral"),
         mh.DawidSkene(init=np.zeros((3000, 3))),
         mh.BayesianDawidSkene(method="gibbs"),

@@ -139,7 +139,9 @@ def wide() -> mh.Annotations:
     return mh.Annotations.from_codes(ids, ids, ids * 500, n_tasks=10**6, n_workers=1000, n_classes=60_000)
 
 
-@pytest.mark.parametrize("cls", [mh.DawidSkene, mh.MajorityVote, mh.MACE, mh.BayesianDawidSkene, mh.Consensus])
+@pytest.mark.parametrize(
+    "cls", [mh.DawidSkene, mh.MajorityVote, mh.categorical.MACE, mh.BayesianDawidSkene, mh.Consensus]
+)
 def test_what_cannot_fit_is_refused_before_work_starts(wide: mh.Annotations, cls: type) -> None:
     with pytest.raises(MemoryError, match=r"60,000 classes.*[\d,.]+ GB.*SparseOneCoin"):
         cls().fit(wide)

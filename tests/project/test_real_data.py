@@ -154,5 +154,5 @@ COMPETENCE = {
 def test_knowing_and_difficulty(shared_data: Path, name: str) -> None:
     votes, gold = log(shared_data / name)
     mace, glad = COMPETENCE[name]
-    assert accuracy(mh.MACE(max_iter=500).fit(votes), gold) == pytest.approx(mace, abs=0.005)
-    assert accuracy(mh.GLAD(max_iter=500).fit(votes), gold) == pytest.approx(glad, abs=0.005)
+    assert accuracy(mh.categorical.MACE(max_iter=500).fit(votes), gold) == pytest.approx(mace, abs=0.005)
+    assert accuracy(mh.categorical.GLAD(max_iter=500).fit(votes), gold) == pytest.approx(glad, abs=0.005)

@@ -374,7 +374,7 @@ def _fit_meta_learner(model: mh.moments.SpectralMetaLearner, votes: mh.Annotatio
     return skills.meta_learner_fit(em.Rows.of(votes), **model.get_params())
 
 
-def _fit_mace(model: mh.MACE, votes: mh.Annotations) -> Answer:
+def _fit_mace(model: mh.categorical.MACE, votes: mh.Annotations) -> Answer:
     rows, vb = em.Rows.of(votes), model.method == "vb"
     m, k = votes.n_workers, votes.n_classes
     found = competence.mace_fit(
@@ -396,7 +396,7 @@ def _fit_mace(model: mh.MACE, votes: mh.Annotations) -> Answer:
     return Answer(posterior, confusion, prior, np.array(found.history))
 
 
-def _fit_glad(model: mh.GLAD, votes: mh.Annotations) -> Answer:
+def _fit_glad(model: mh.categorical.GLAD, votes: mh.Annotations) -> Answer:
     k, prior = votes.n_classes, np.full(votes.n_classes, 1 / votes.n_classes)
     start = (np.full(votes.n_workers, model.ability_mean), np.full(votes.n_tasks, model.ease_mean))
     found = competence.glad_fit(em.Rows.of(votes), prior, *start, max_iter=model.max_iter, tol=model.tol)
@@ -406,7 +406,7 @@ def _fit_glad(model: mh.GLAD, votes: mh.Annotations) -> Answer:
     return Answer(found.posterior, confusion, prior, np.array(found.history))
 
 
-def _predict_glad(model: mh.GLAD, rows: em.Rows, known: np.ndarray) -> np.ndarray:
+def _predict_glad(model: mh.categorical.GLAD, rows: em.Rows, known: np.ndarray) -> np.ndarray:
     average = np.average(model.ability_, weights=labels_of(model))
     ability = np.array([model.ability_[m] if m >= 0 else average for m in known])
     return competence.glad_posterior(rows, model.prior_, ability, np.full(rows.n_tasks, model.ease_mean))
@@ -493,8 +493,8 @@ TWINS: dict[type[Aggregator], Twin] = {
     mh.moments.SpectralMetaLearner: Twin(_fit_meta_learner, predict_em),
     mh.categorical.SparseOneCoin: Twin(_fit_sparse, predict_em),
     mh.categorical.OnlineDawidSkene: Twin(_fit_online, predict_em),
-    mh.MACE: Twin(_fit_mace, predict_em),
-    mh.GLAD: Twin(_fit_glad, _predict_glad),
+    mh.categorical.MACE: Twin(_fit_mace, predict_em),
+    mh.categorical.GLAD: Twin(_fit_glad, _predict_glad),
     mh.categorical.MinimaxEntropy: Twin(_fit_minimax, _predict_minimax),
     mh.categorical.MaxMarginVote: Twin(_fit_margin, _predict_margin),
     mh.categorical.CrowdSVM: Twin(_fit_crowd_svm, _predict_crowd_svm),

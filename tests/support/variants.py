@@ -117,11 +117,11 @@ def _mixed(cls: type[Aggregator], name: str, **params: Any) -> Variant:
 
 def _mace(name: str, **params: Any) -> Variant:
     # A fixed number of passes, as in `_em`.
-    return variant_of(mh.MACE, name, {"max_iter": 12, "tol": 0.0} | params)
+    return variant_of(mh.categorical.MACE, name, {"max_iter": 12, "tol": 0.0} | params)
 
 
 def _glad(name: str, **params: Any) -> Variant:
-    return variant_of(mh.GLAD, name, {"max_iter": 8, "tol": 0.0} | params)
+    return variant_of(mh.categorical.GLAD, name, {"max_iter": 8, "tol": 0.0} | params)
 
 
 def _sparse(name: str, **params: Any) -> Variant:
@@ -328,14 +328,14 @@ VARIANTS: dict[type[Aggregator], list[Variant]] = {
         _online("small batches", batch_size=7, kappa=0.6, recent=5),
         _online("forgetful", batch_size=11, kappa=1.0, forget=0.2, rounds=2),
     ],
-    mh.MACE: [
+    mh.categorical.MACE: [
         _mace("default", max_iter=2000, tol=1e-6),
         _mace("short"),
         _mace("em", method="em"),
         _mace("maximum likelihood", method="em", smoothing=0.0),
         _drawn(_mace("restarts", restarts=3)),
     ],
-    mh.GLAD: [_glad("short"), _glad("hard tasks", ability_mean=0.5, ease_mean=-1.0)],
+    mh.categorical.GLAD: [_glad("short"), _glad("hard tasks", ability_mean=0.5, ease_mean=-1.0)],
     # Ordered classes can be reversed, and not put in any other order.
     mh.categorical.MinimaxEntropy: [_minimax("short"), _minimax("ordinal", ordinal=True, task_penalty=2.0)],
     mh.categorical.MaxMarginVote: [_margin("short"), _margin("dear", cost=1.0, margin=3.0)],

@@ -78,7 +78,7 @@ class MACE(Aggregator):
     --------
     >>> import manyhands as mh
     >>> votes = mh.Annotations.from_dense([[0, 0, 0], [1, 1, 0], [2, 2, 0], [0, 0, 0], [1, 1, 0], [2, 1, 0]])
-    >>> model = mh.MACE().fit(votes)
+    >>> model = mh.categorical.MACE().fit(votes)
     >>> model.labels_.tolist()
     [0, 1, 2, 0, 1, 2]
     >>> int(model.competence_.argmin())
@@ -251,7 +251,7 @@ class GLAD(Aggregator):
     --------
     >>> import manyhands as mh
     >>> votes = mh.Annotations.from_dense([[0, 0, 1], [1, 1, 1], [2, 2, 0], [0, 0, 0], [1, 1, 2], [2, 2, 2]])
-    >>> model = mh.GLAD().fit(votes)
+    >>> model = mh.categorical.GLAD().fit(votes)
     >>> model.labels_.tolist(), int(model.ability_.argmin())
     ([0, 1, 2, 0, 1, 2], 2)
     >>> bool(model.ease_[1] > model.ease_[0])

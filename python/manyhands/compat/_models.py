@@ -53,7 +53,7 @@ class MACE(LabelTwin):
 
     Notes
     -----
-    As :class:`manyhands.MACE`: O(annotations + tasks · labels) per iteration.
+    As :class:`manyhands.categorical.MACE`: O(annotations + tasks · labels) per iteration.
 
     Examples
     --------
@@ -125,7 +125,7 @@ class GLAD(LabelTwin):
 
     Notes
     -----
-    As :class:`manyhands.GLAD`: O(annotations + tasks · labels) per iteration.
+    As :class:`manyhands.categorical.GLAD`: O(annotations + tasks · labels) per iteration.
 
     Examples
     --------

@@ -7,10 +7,9 @@ frames in (columns ``task``, ``worker``, ``label``), the same Series and frames 
 ``docs/migrating-from-crowd-kit.md``.
 
 The classes here only translate: frames to tables and back, and one way of counting iterations to the other.
-Programs that are not bound to this interface find more options, and no need of pandas, in
-:class:`manyhands.MajorityVote`, :class:`manyhands.categorical.WeightedVote`, :class:`manyhands.DawidSkene`,
-:class:`manyhands.moments.MMSR`, :class:`manyhands.categorical.KOS`, :class:`manyhands.MACE`, :class:`manyhands.GLAD`,
-:mod:`manyhands.pairwise`, :mod:`manyhands.texts`, :mod:`manyhands.masks` and :mod:`manyhands.agreement`.
+Programs that are not bound to this interface find more options, and no need of pandas, in :mod:`manyhands.categorical`,
+:mod:`manyhands.moments`, :mod:`manyhands.pairwise`, :mod:`manyhands.texts`, :mod:`manyhands.masks` and
+:mod:`manyhands.agreement`.
 """
 
 from __future__ import annotations

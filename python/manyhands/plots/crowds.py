@@ -92,7 +92,7 @@ def confusions(models: Mapping[str, Any], *, truth: npt.ArrayLike | None = None)
     --------
     >>> import manyhands as mh
     >>> crowd = mh.simulate(100, 5, 3, seed=0)
-    >>> models = {"EM": mh.DawidSkene().fit(crowd.log), "MACE": mh.MACE().fit(crowd.log)}
+    >>> models = {"EM": mh.DawidSkene().fit(crowd.log), "MACE": mh.categorical.MACE().fit(crowd.log)}
     >>> [ax.get_title() for ax in mh.plots.confusions(models, truth=crowd.confusion)]
     ['truth', 'EM', 'MACE']
     """
