@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 
@@ -13,7 +14,7 @@ from commands import complaint, rows, run, subprocess_of, words, write_rows
 import manyhands as mh
 from manyhands._base.verdict import Doubts
 from manyhands._base.write import write_table
-from manyhands.cli import COMMANDS, main
+from manyhands.cli import COMMANDS, _parser, main
 
 COMMAND_NAMES = [command.__name__.rpartition(".")[2].rstrip("_") for command in COMMANDS]
 
@@ -38,6 +39,10 @@ def test_help_has_an_example(command, capsys):
     assert n_shown > 0
     assert shown.startswith("s:" if n_shown > 1 else ":")
     assert "--json" in text
+    for line in shown.splitlines():
+        if line.startswith("  manyhands "):
+            arguments = shlex.split(re.split(" [|>] ", line)[0])[1:]
+            assert callable(_parser().parse_args(arguments).run), line
 
 
 def test_version(capsys):
