@@ -13,10 +13,12 @@ import argparse
 import json
 import math
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 
+from manyhands.audit.effective import from_errors
 from manyhands.judges.estimates import Design, difference_of, predict, score_of, wilson
 from manyhands.judges.part import Part
 from manyhands.judges.planning import inclusion, systematic
@@ -138,6 +140,7 @@ def scenario(
             cover, half = np.mean(outcomes, axis=0)
             rows.append({"scenario": name, "n": n, "method": method, "coverage": cover, "half_width": half})
             rows[-1]["draws"] = len(outcomes)
+    print(table(rows), flush=True)
     return rows
 
 
@@ -167,6 +170,7 @@ def differences(name: str, parts: tuple[Part, Part], truths, draws: int, rng, *,
         cover, half, plain, wide = np.mean(outcomes, axis=0)
         rows.append({"scenario": name, "n": n, "method": "manyhands", "coverage": cover, "half_width": half})
         rows.append({"scenario": name, "n": n, "method": "gold, t", "coverage": plain, "half_width": wide})
+    print(table(rows), flush=True)
     return rows
 
 
@@ -213,6 +217,46 @@ def civil(folder: Path, share: float, rng) -> tuple[np.ndarray, np.ndarray]:
     return table[keep], truth[keep]
 
 
+def effective(data: Path) -> None:
+    """Print the effective number of judges of each panel: six LLMs against people, and the best 20 and 21 of 24."""
+    panels = {}
+    for name in ("10k_prompts", "cebab_stars", "framing", "lgbteen", "wax"):
+        people, judges = (answers(data / f"judges_{name}" / f"{who}.csv.gz") for who in ("humans", "llms"))
+        counts = {task: Counter(reply.values()).most_common(2) for task, reply in people.items()}
+        truth = {task: one[0][0] for task, one in counts.items() if len(one) == 1 or one[0][1] > one[1][1]}
+        names = sorted({judge for reply in judges.values() for judge in reply})
+        table = [[judges.get(task, {}).get(name) for name in names] for task in truth]
+        wrong = [
+            [math.nan if one is None else float(one != label) for one in row]
+            for row, label in zip(table, truth.values(), strict=True)
+        ]
+        votes = [Counter(one for one in row if one is not None).most_common(1) for row in table]
+        right = np.mean([vote[0][0] == label for vote, label in zip(votes, truth.values(), strict=True) if vote])
+        panels[f"{name}, majority {right:.3f}"] = np.array(wrong), np.array(list(truth.values()))
+    scores, truth = civil(data / "judges_civil", 0.5, np.random.default_rng(0))
+    wrong = np.where(np.isnan(scores), np.nan, (scores > 4.5) != truth[:, None])
+    order = np.argsort(np.nanmean(wrong, axis=0))
+    panels |= {f"Civil Comments, best {n}": (wrong[:, order[:n]], truth) for n in (20, 21)}
+    for name, (wrong, truth) in panels.items():
+        item, judge = np.nonzero(~np.isnan(wrong))
+        strata = np.unique(truth, return_inverse=True)[1]
+        one = from_errors(item, judge, wrong[item, judge], strata, wrong.shape[1])
+        best = 1 - np.nanmean(wrong, axis=0).min()
+        print(f"{name}, best judge {best:.3f}: {one}, {one.eigenvalue:.2f} by the eigenvalue, null {one.null:.1f}")
+
+
+def answers(path: Path) -> dict[str, dict[str, str]]:
+    """Answers by task and worker."""
+    import pyarrow.csv as pc
+
+    outcome: dict[str, dict[str, str]] = {}
+    columns = pc.read_csv(path, convert_options=pc.ConvertOptions(column_types={"label": "string"})).to_pydict()
+    for task, worker, label in zip(columns["task"], columns["worker"], columns["label"], strict=True):
+        if label:
+            outcome.setdefault(task, {})[worker] = label
+    return outcome
+
+
 def of_people(folder: Path, numbers: bool) -> tuple[np.ndarray, np.ndarray]:
     """Verdicts of LLMs, and the majority (of numbers, the mean) of the people on each task, without ties."""
     import pyarrow.csv as pc
@@ -253,7 +297,11 @@ def main() -> None:
     parser.add_argument("data", nargs="?", default="../shared/data")
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--out")
+    parser.add_argument("--effective", action="store_true", help="only the effective number of judges")
     args = parser.parse_args()
+    if args.effective:
+        effective(Path(args.data))
+        return
     rng = np.random.default_rng(11)
     began, rows = time.process_time(), []
     for share in (0.5, 0.3, 0.1, 0.05):
@@ -313,8 +361,6 @@ def main() -> None:
             bounds = (1.0, 5.0) if numbers else (0.0, 1.0)
             what = "mean grade" if numbers else f"share {truth.mean():.2f}"
             rows += scenario(f"{name}, {what}", part, truth, args.draws, rng, share=not numbers, bounds=bounds)
-    for row in rows:
-        print("{scenario:38} {n:4} {method:22} {coverage:.3f} {half_width:.3f}".format(**row))
     print(table(rows))
     print(f"{time.process_time() - began:.0f} s of processor, {args.draws:,} draws")
     if args.out:

@@ -110,8 +110,8 @@ def shown(cell: dict) -> str:
     return "".join("".join(output["text"]) for output in cell["outputs"] if output.get("name") == "stdout")
 
 
-def test_there_are_four_tutorials() -> None:
-    assert [path.stem for path in TUTORIALS] == ["auditing", "deferring", "first-log", "learning"]
+def test_there_are_five_tutorials() -> None:
+    assert [path.stem for path in TUTORIALS] == ["auditing", "deferring", "first-log", "judging", "learning"]
 
 
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)

@@ -199,7 +199,7 @@ def _write_text(path: str | None, text: str) -> None:
 
 def _show(args: Namespace, content: dict[str, Any], stages: Stages) -> None:
     """Print the summary and the table of judges."""
-    from manyhands.judges.summary import changed, difference_text, drift_text, name_of, number_text, plan_text
+    from manyhands.judges.summary import difference_text, drift_text, drifts, name_of, number_text, plan_text
 
     facts = {
         "log": f"{number(content['n_verdicts'], 'verdict')} of {number(len(content['judges']), 'judge')} on "
@@ -232,8 +232,8 @@ def _show(args: Namespace, content: dict[str, Any], stages: Stages) -> None:
             f"{row['judge']} by {row['bias']} {row['effect']:+.3f} ({row['low']:+.3f} to {row['high']:+.3f})"
             for row in biased
         )
-    if changed(content):
-        facts["drift"] = "; ".join(drift_text(row) for row in changed(content)[:_MOST])
+    if drifts(content):
+        facts["drift"] = "; ".join(drift_text(row) for row in drifts(content)[:_MOST])
     files = [path for path in (args.output, args.json_file, args.markdown, args.fused, args.next) if path is not None]
     facts |= {"wrote": ", ".join(files), "time": str(stages)}
     print_facts(facts)

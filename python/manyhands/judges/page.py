@@ -13,7 +13,7 @@ from typing import Any
 
 from manyhands._base.atomic import atomic_write, check_output
 from manyhands._base.checks import plural
-from manyhands.judges.summary import changed, difference_text, drift_text, name_of, number_text, plan_text
+from manyhands.judges.summary import difference_text, drift_text, drifts, name_of, number_text, plan_text
 
 #: Rows of a table that the page has.
 _MOST = 300
@@ -287,10 +287,10 @@ def _drift(content: dict[str, Any]) -> str:
     """Judges that changed, where the log has times."""
     if content["drift"] is None:
         return _paragraph("Not tested: the log has no column of times.")
-    found = changed(content)
-    if not found:
+    rows = drifts(content)
+    if not rows:
         return _paragraph("No judge changed over time relative to the others (false-discovery rate 5 %).")
-    return f"<ul>{''.join(f'<li>{escape(drift_text(row))}</li>' for row in found[:_MOST])}</ul>"
+    return f"<ul>{''.join(f'<li>{escape(drift_text(row))}</li>' for row in rows[:_MOST])}</ul>"
 
 
 def _biases(content: dict[str, Any]) -> str:

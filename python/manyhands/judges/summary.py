@@ -60,14 +60,14 @@ def as_dict(panel: Panel, *, next_labels: int = NEXT) -> dict[str, Any]:
 def _plan(panel: Panel, n: int) -> dict[str, Any] | None:
     """What the next labels would buy; None where every item has one."""
     try:
-        chosen = panel.next_labels(n)
+        plan = panel.next_labels(n)
     except ValueError:
         return None
-    return {"n": len(chosen), "half_width": chosen.half_width, "half_width_after": chosen.half_width_after}
+    return {"n": len(plan), "half_width": plan.half_width, "half_width_after": plan.half_width_after}
 
 
 def _confusions(panel: Panel) -> list[dict[str, Any]] | None:
-    """One row per judge and human label: how often the judge gave each verdict; None where these are no classes."""
+    """One row per judge and human label: how often each verdict was given; None for numbers or without human labels."""
     if not panel.classes or panel.n_gold < 2:
         return None
     return [{"judge": judge} | row for judge in panel.judges for row in panel.confusion(judge).to_pylist()]
@@ -200,7 +200,7 @@ def markdown(content: dict[str, Any], gates: list[str], *, title: str = "Judges"
         f"- Bias by {row['bias']}: {_cell(row['judge'])} {row['effect']:+.3f} ({row['low']:+.3f} to {row['high']:+.3f})"
         for row in biased[:_MOST]
     ]
-    lines += [f"- Drift: {_cell(drift_text(row))}" for row in changed(content)[:_MOST]]
+    lines += [f"- Drift: {_cell(drift_text(row))}" for row in drifts(content)[:_MOST]]
     failed = [row for row in content["failures"] if row["where"] == "everywhere" and row["n_failed"]]
     lines += [
         f"- {_cell(name_of(row) or str(row['judge']))}: {row['n_failed']:,} of {row['n']:,} verdicts could not be read"
@@ -229,7 +229,7 @@ def difference_text(one: dict[str, Any]) -> str:
     return f"{one['first']} − {one['second']}: {one['estimate']:+.3f}, {interval}"
 
 
-def changed(content: dict[str, Any]) -> list[dict[str, Any]]:
+def drifts(content: dict[str, Any]) -> list[dict[str, Any]]:
     """Judges that drift."""
     return [row for row in content["drift"] or [] if row["found"]]
 
