@@ -245,9 +245,10 @@ def _links(names: list[str]) -> list[Part]:
 
 def _effect(audited: Review) -> str:
     change = audited.change
-    text = (
-        f"Without them ({percent(change.share, 1)} of the answers given), {plural(change.n_changed, 'task')} would "
-        "get another answer"
+    them = "this worker" if change.n_workers == 1 else "them"
+    text = f"Without {them} ({percent(change.share, 1)} of the answers given), "
+    text += (
+        f"{plural(change.n_changed, 'task')} would get another answer" if change.n_changed else "no answer would change"
     )
     return f"{text}, and {plural(change.n_unanswered, 'task')} none." if change.n_unanswered else f"{text}."
 
