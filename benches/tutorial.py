@@ -1,6 +1,6 @@
 """The figures of the signal-processing tutorial that need no network, as tables for the page of what papers claim.
 
-    python benches/tutorial.py --part spammers colluders attacks groups active fairness
+    python benches/tutorial.py --part spammers colluders attacks groups active fairness imagenet
 
 The experiments are those of audit.py, audit_groups.py, collect.py and fairness.py, which try more than the tutorial
 does; here is what it shows: accuracy with spammers left out, accuracy by share of colluders (simulated, and injected
@@ -232,6 +232,31 @@ def downstream_table(seeds: int) -> list[dict[str, Any]]:
     ]
 
 
+def imagenet(folder: Path, seeds: int) -> Tables:
+    """ImageNet-15N by its labels alone, whole and in random halves of the tasks."""
+    votes, truth = read(folder / "imagenet15n")
+    models = {
+        "majority": mh.MajorityVote(),
+        "Dawid–Skene": mh.DawidSkene(),
+        "Dawid–Skene, one coin": mh.DawidSkene(model="one-coin"),
+        "Dawid–Skene, shrunk": mh.HierarchicalDawidSkene(),
+        "default": mh.Consensus(),
+    }
+    halves = [
+        np.sort(np.random.default_rng(seed).permutation(votes.n_tasks)[: votes.n_tasks // 2]) for seed in range(seeds)
+    ]
+    rows = []
+    for name, model in models.items():
+        parts = [votes.select(tasks=votes.tasks[half]) for half in halves]
+        accuracies = [
+            (part.classes[model.fit(part).posterior_.argmax(axis=1)] == votes.classes[truth[half]]).mean()
+            for part, half in zip(parts, halves, strict=True)
+        ]
+        whole = spread([audit.accuracy(model, votes, votes, truth)])
+        rows.append({"method": name, "accuracy": whole, "on random halves": spread(accuracies)})
+    return {"ImageNet-15N, labels alone": rows}
+
+
 PARTS = {
     "spammers": spammers,
     "colluders": colluders,
@@ -239,6 +264,7 @@ PARTS = {
     "groups": groups,
     "active": active,
     "fairness": unfairness,
+    "imagenet": imagenet,
 }
 
 

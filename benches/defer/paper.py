@@ -1,7 +1,9 @@
 """The tables and figures of Nguyen et al. (2025), made small: features in the place of images, and a layer of networks.
 
     python benches/defer/paper.py table1                  # ten minutes on two cores
-    python benches/defer/paper.py real halves rates reader workload batches time ranked costs prices gates
+    python benches/defer/paper.py real curves halves rates reader workload batches time ranked costs prices gates
+    python benches/defer/paper.py case-penalty --seeds 3
+    python benches/defer/paper.py curves --draw docs/images   # from the points that are stored
 
 Each part is stored under its own name. CIFAR-10 has 256 unsupervised features here, 1,000 cases to learn from (table1,
 gates: 2,000) and 2,000 others to judge by; networks have one hidden layer of 64 and learn for ten epochs (table1: 20).
@@ -10,10 +12,12 @@ Methods that keep a coverage while training are trained for ¼, ½ and ¾; at 0 
 
 from __future__ import annotations
 
+import json
 import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import experts
@@ -77,19 +81,39 @@ def score(team: Any, cases: Cases, **given: Any) -> float:
     return 100 * team.score(cases.X_test, cases.y_test, cases.votes_test, missing="available", **given)
 
 
+def trained(make: Any, cases: Cases, seed: int, **options: Any) -> list[tuple[float, Any]]:
+    """Coverages with the team that decides at each."""
+    once_for_all = make in (defer.SelectivePrediction, defer.CompareConfidence, defer.OneVsAll)
+    models = [] if once_for_all else [fitted(make, cases, seed, coverage=c, **options) for c in INNER]
+    models = models or [fitted(make, cases, seed, **options)] * len(INNER)
+    return [(0.0, models[0]), *zip(INNER, models, strict=True), (1.0, models[-1])]
+
+
 def area(make: Any, cases_of: Make, **options: Any) -> Run:
-    """Area under the coverage–accuracy curve, by the gate and by expected accuracy."""
+    """Area under the coverage–accuracy curve, by the router and by expected accuracy."""
 
     def once(seed: int) -> Measures:
         cases = cases_of(seed)
-        once_for_all = make in (defer.SelectivePrediction, defer.CompareConfidence, defer.OneVsAll)
-        models = [] if once_for_all else [fitted(make, cases, seed, coverage=c, **options) for c in INNER]
-        models = models or [fitted(make, cases, seed, **options)] * len(INNER)
-        points = [(0.0, models[0]), *zip(INNER, models, strict=True), (1.0, models[-1])]
+        teams_of = trained(make, cases, seed, **options)
         return {
             name: 100
-            * defer.auc_cac([c for c, _ in points], [score(team, cases, coverage=c, by=by) / 100 for c, team in points])
+            * defer.auc_cac(
+                [c for c, _ in teams_of], [score(team, cases, coverage=c, by=by) / 100 for c, team in teams_of]
+            )
             for name, by in (("AUC-CAC", "gate"), ("by expected accuracy", "accuracy"))
+        }
+
+    return once
+
+
+def points(make: Any, cases_of: Make, **options: Any) -> Run:
+    """Area under the curve and its points, by the router."""
+
+    def once(seed: int) -> Measures:
+        cases = cases_of(seed)
+        accuracy = {c: score(team, cases, coverage=c) for c, team in trained(make, cases, seed, **options)}
+        return {"AUC-CAC": defer.auc_cac(list(accuracy), list(accuracy.values()))} | {
+            f"at {c:.0%}": value for c, value in accuracy.items()
         }
 
     return once
@@ -138,6 +162,27 @@ def released(cases_of: Make, only: str = "", **training: Any) -> dict[str, Run]:
         "selective prediction": (defer.SelectivePrediction, {}),
     }
     return {name: area(make, cases_of, **training, **options) for name, (make, options) in rows.items() if only in name}
+
+
+def curves(arguments: Any) -> dict[str, Any]:
+    """Points of the curves of real experts (Figs. 3 and 5), in the forms of the text and of the released code."""
+    rows = {
+        "naive": (NAIVE, OWN),
+        "naive, as released": (NAIVE, {"unanswered": "wrong"} | OWN),
+        "MixMatch": (IMPUTED, MIXMATCH | OWN),
+        "FixMatch": (IMPUTED, FIXMATCH | OWN),
+        "probabilistic": (PROBABILISTIC, {"inference": "mean-field"} | OWN),
+        "probabilistic, as released": (PROBABILISTIC, {"inference": "mean-field-released"} | OWN),
+        "selective prediction": (defer.SelectivePrediction, {}),
+    }
+    sets = {
+        "Chaoyang, first two, 50% of answers missing": real(arguments, ["A", "B"], 0.5),
+        "NIH, one radiologist, 20% of answers missing": real(arguments, None, 0.2, one=True),
+    }
+    return {
+        title: {name: points(make, cases_of, **options) for name, (make, options) in rows.items()}
+        for title, cases_of in sets.items()
+    }
 
 
 def halves(arguments: Any) -> dict[str, Any]:
@@ -331,6 +376,32 @@ def costs(arguments: Any) -> dict[str, Any]:
     return tables
 
 
+def case_penalty(arguments: Any) -> dict[str, Any]:
+    """The penalty as the paper prints it, the mean of squares of single cases, next to the projection."""
+    cases_of = cifar(arguments, teams.halves(10), 0.5)
+
+    def reached(c: float, **options: Any) -> Run:
+        def once(seed: int) -> Measures:
+            cases = cases_of(seed)
+            team = fitted(NAIVE, cases, seed, coverage=c, **OWN | options)
+            return {
+                "coverage by arg max": 100 * team.decide(cases.X_test, how="argmax").coverage,
+                "mean of the router": 100 * team.defer_proba(cases.X_test)[:, -1].mean(),
+                "accuracy by capacity": score(team, cases, coverage=c),
+            }
+
+        return once
+
+    return {
+        f"coverage {c:.0%}, two experts, half missing": {"projection": reached(c)}
+        | {
+            f"penalty per case, ζ = {weight:g}": reached(c, constraint="case-penalty", penalty=weight)
+            for weight in (1, 10, 50, 1000)
+        }
+        for c in (0.2, 0.5, 0.8)
+    }
+
+
 def prices(arguments: Any) -> dict[str, Any]:
     """A cost for each expert: the best of three is dear, and either that is known in training or it is not."""
     cases_of = cifar(arguments, teams.graded(3, 10, accuracy=(0.6, 0.9)), 0.5)
@@ -404,10 +475,26 @@ def gates(arguments: Any) -> dict[str, Any]:
     }
 
 
+def draw(stored: Path, path: Path) -> None:
+    """Draw curves of the means that are stored."""
+    coverages = (0.0, *INNER, 1.0)
+
+    def mean(cell: str) -> float:
+        return float(cell.split(" ")[0]) / 100
+
+    tables = json.loads(stored.read_text())["tables"]
+    found = {
+        title: {row["method"]: [[mean(row[f"at {c:.0%}"]) for c in coverages]] for row in rows}
+        for title, rows in tables.items()
+    }
+    teams.draw(found, coverages, path)
+
+
 PARTS = {
     "table1": table1,
     "real": real_experts,
     "halves": halves,
+    "curves": curves,
     "rates": rates,
     "reader": reader,
     "workload": workload,
@@ -415,6 +502,7 @@ PARTS = {
     "time": running_time,
     "ranked": ranked,
     "costs": costs,
+    "case-penalty": case_penalty,
     "prices": prices,
     "gates": gates,
 }
@@ -428,7 +516,11 @@ simulated features. What this does not show: images, deep networks, tuned rates 
 def main() -> None:
     made = parser(__doc__)
     made.add_argument("parts", nargs="+", choices=PARTS)
+    made.add_argument("--draw", type=Path, help="only draw the stored points of `curves`, to this folder")
     arguments = made.parse_args()
+    if arguments.draw:
+        draw(arguments.out / "deferral-curves.json", arguments.draw / "reproduction-deferral-experts.svg")
+        return
     for part in arguments.parts:
         tables = {}
         for title, runs in PARTS[part](arguments).items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,3 +106,19 @@ def curve(fit: Fit, cases: Cases, coverages: Sequence[float], *, per_coverage: b
         "coverage missed by arg max": 100 * float(np.mean(missed["argmax"])),
         "by threshold": 100 * float(np.mean(missed["threshold"])),
     }
+
+
+def draw(points: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], coverages: Sequence[float], path: Path) -> None:
+    """Draw coverage–accuracy curves, a panel per table: means over seeds of the accuracies of each method."""
+    from matplotlib import pyplot as plt
+
+    columns = min(len(points), 2)
+    rows = -(-len(points) // columns)
+    figure, panels = plt.subplots(rows, columns, figsize=(5.5 * columns, 4 * rows), squeeze=False, layout="constrained")
+    for panel, (title, methods) in zip(panels.flat, points.items(), strict=False):
+        curves = {name: defer.Curve(coverages, np.mean(accuracy, axis=0)) for name, accuracy in methods.items()}
+        mh.plots.coverage(curves, ax=panel).set_title(title)
+        panel.legend(fontsize=7)
+    for panel in panels.flat[len(points) :]:
+        panel.set_visible(False)
+    figure.savefig(path)

@@ -2,6 +2,7 @@
 
     python benches/learn/trace.py                       # flippers, dense and one label per image
     python benches/learn/trace.py --crowds hammer-spammer --skills 0.3,0.5
+    python benches/learn/trace.py --draw docs/images    # Fig. 4: mean confusion matrices, one label per image
 
 Pairwise flippers or hammer–spammers of mean skill p; all five label every image, or one each (Tanno et al. 2019, Figs.
 3, 6, 9, 10 and 11). A network of one hidden layer, Adam, the last epoch; as there are few steps, those
@@ -12,6 +13,7 @@ workers times classes, times 100.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from experiment import Measures, Run, chosen, fully_connected, mnist, parser, repeat, report
@@ -20,14 +22,39 @@ import manyhands as mh
 from manyhands import learn
 
 
+def draw(path: Path, images: int, epochs: int, data: Path) -> None:
+    """Mean confusion matrices of three learners at p = 0.3 and 0.25, one label per image, in per cent (Fig. 4)."""
+    X, truth, _, _ = mnist(data, images)
+    for skill in (0.3, 0.25):
+        log = mh.simulate(truth=truth, n_workers=5, n_classes=10, crowd="flippers", skill=skill, labels_per_task=1)
+        training = {"max_epochs": epochs, "batch_size": 128, "lr": 3e-3}
+        learners = {
+            "trace": (learn.TraceRegularized, {"worker_lr": 0.1}),
+            "MBEM to the letter": (learn.ModelBootstrappedEM, {"epochs_per_step": epochs // 3, "shrink": False}),
+            "EM to the letter": (learn.DeepEM, {"shrink": False}),
+        }
+        models = {
+            name: make(fully_connected(X.shape[1], 10, hidden=64, dropout=0.2), **training, **options).fit(X, log.log)
+            for name, (make, options) in learners.items()
+        }
+        least = mh.metrics.dominance(log.confusion).min()
+        axes = mh.plots.confusions(models, truth=log.confusion)
+        axes[0].figure.suptitle(f"mean skill p = {skill:g}; dominance of the worst class {least:.2f}")
+        axes[0].figure.savefig(path / f"reproduction-trace-{100 * skill:.0f}.png", dpi=55)
+
+
 def main() -> None:
     made = parser(__doc__)
+    made.add_argument("--draw", type=Path, help="draw Fig. 4 to this folder and run nothing else")
     made.add_argument("--crowds", default="flippers")
     made.add_argument("--labels", default="5,1", help="labels per image")
     made.add_argument("--skills", default="0.2,0.3,0.4,0.6", help="mean skills p")
     made.add_argument("--images", type=int, default=3_000)
     made.add_argument("--epochs", type=int, default=12)
     arguments = made.parse_args()
+    if arguments.draw:
+        draw(arguments.draw, arguments.images, arguments.epochs, arguments.data)
+        return
     X, truth, X_test, y_test = mnist(arguments.data, arguments.images)
     skills = [float(skill) for skill in arguments.skills.split(",")]
 

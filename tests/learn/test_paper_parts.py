@@ -111,6 +111,13 @@ def test_impossible_taxonomies_are_named(taxonomy, match):
         learner.fit(np.zeros((3, 6), np.float32), votes)
 
 
+def test_a_taxonomy_from_groups_to_classes_is_named():
+    votes = mh.Annotations.from_arrays([0, 1, 2], ["u", "u", "v"], ["a", "b", "a"])
+    learner = learn.CCEM(backbone(2), workers="taxonomy", taxonomy={"g": ["a", "b"]})
+    with pytest.raises(TypeError, match=r"taxonomy maps 'g' to \['a', 'b'\].*not each group to its classes"):
+        learner.fit(np.zeros((3, 6), np.float32), votes)
+
+
 def test_worker_models_and_taxonomies_go_together():
     votes = mh.Annotations.from_arrays([0, 1, 2], ["u", "u", "v"], ["a", "b", "a"])
     for options in ({"workers": "taxonomy"}, {"taxonomy": {"a": None, "b": None}}):
@@ -136,6 +143,9 @@ def test_at_most_so_many_outliers():
     assert not none.outlier_scores_.any()
     with pytest.raises(ValueError, match="most_outliers"):
         learn.COINNet(network, most_outliers=-1).fit(X, log.log)
+    for name in ("outlier", "p", "zeta"):
+        with pytest.raises(ValueError, match=rf"{name}=0.9 belongs to the penalty, which most_outliers=80"):
+            learn.COINNet(network, most_outliers=80, **{name: 0.9}).fit(X, log.log)
 
 
 @pytest.mark.parametrize("labels", ["all", "majority"])

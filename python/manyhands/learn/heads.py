@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -261,6 +261,11 @@ def taxonomy_paths(taxonomy: Mapping[Any, Any], classes: Sequence[Any]) -> list[
         raise TypeError(f"taxonomy must be a mapping from class or group to its group, not {type(taxonomy).__name__}")
     class_set = set(classes)
     for child, parent in taxonomy.items():
+        if not isinstance(parent, Hashable):
+            raise TypeError(
+                f"taxonomy maps {child!r} to {parent!r}, which cannot be the name of a group; map each class to its "
+                "group, not each group to its classes"
+            )
         if parent in class_set:
             raise ValueError(f"taxonomy puts {child!r} below {parent!r}, which is a class; groups need other names")
     missing = [name for name in classes if name not in taxonomy]

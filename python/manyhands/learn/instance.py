@@ -25,6 +25,10 @@ from manyhands.learn.losses import log_mixture, outlier_penalty
 __all__ = ["COINNet", "InstanceTrace"]
 
 
+#: Defaults of the penalty on deviations: weight, power and smoothing at zero.
+_PENALTY = {"outlier": 3.0, "p": 0.4, "zeta": 1e-2}
+
+
 class COINNet(GeoCrowdNet):
     """Coupled cross-entropy with outlier samples whose labels are confused in their own way.
 
@@ -65,10 +69,10 @@ class COINNet(GeoCrowdNet):
         self,
         backbone: nn.Module,
         *,
-        outlier: float = 3.0,
+        outlier: float = _PENALTY["outlier"],
         most_outliers: int | None = None,
-        p: float = 0.4,
-        zeta: float = 1e-2,
+        p: float = _PENALTY["p"],
+        zeta: float = _PENALTY["zeta"],
         volume: float = 0.01,
         momentum: float = 0.9,
         ridge: float = 1e-6,
@@ -86,10 +90,20 @@ class COINNet(GeoCrowdNet):
         check_number("outlier", self.outlier, least=0)
         if self.most_outliers is not None:
             check_number("most_outliers", self.most_outliers, least=0, whole=True)
+            self._check_no_penalty()
         for name in ("p", "zeta"):
             check_number(name, getattr(self, name), least=0)
             if not getattr(self, name):
                 raise ValueError(f"{name} must be above 0")
+
+    def _check_no_penalty(self) -> None:
+        """Raise for settings of the penalty, which the constrained form does not have."""
+        for name, default in _PENALTY.items():
+            if getattr(self, name) != default:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} belongs to the penalty, which most_outliers={self.most_outliers} "
+                    "replaces; omit one of them"
+                )
 
     _saved_state: ClassVar[dict[str, bool]] = GeoCrowdNet._saved_state | {"_outlier_scores": False}
     _training_parts: ClassVar[tuple[str, ...]] = ("shifts",)
