@@ -363,7 +363,7 @@ def _msr(model: mh.moments.MMSR) -> Callable[..., skills.RankOne]:
         else:
             trim = [model.trim if isinstance(model.trim, int) else int(d * model.trim) for d in degrees]
         stop = {"max_iter": model.max_iter, "tol": model.tol}
-        found = skills.rank_one_msr(n, pairs, values, weights, trim=trim, plain=False, **stop)
+        found = skills.rank_one_msr(n, pairs, values, weights, trim=trim, **stop)
         found.history = []  # how far values moved: no objective
         return found
 

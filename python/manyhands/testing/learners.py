@@ -132,7 +132,7 @@ def check_misaligned(subject: LearnerSubject) -> None:
     holed = np.where(np.arange(60)[:, None] == 7, np.nan, samples.X)
     with raises(ValueError, "samples with NaN", "row 7"):
         subject.model().fit(holed, samples.votes)
-    with raises(ValueError, "labels of tasks without samples", "no rows of X"):
+    with raises(ValueError, "labels of tasks without samples", "not rows of X"):
         subject.model().fit(samples.X[:10], samples.votes)
 
 
