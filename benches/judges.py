@@ -36,6 +36,8 @@ except ImportError:
 
 SIZES = (20, 30, 50, 100, 200)
 N_ITEMS = 2000
+#: What the names of scenarios to run contain.
+ONLY = ""
 
 
 def simulate(rng: np.random.Generator, share: float, *, judges: int = 9, shared: float = 0.5, n: int = N_ITEMS):
@@ -112,7 +114,7 @@ def scenario(
 ):  # fmt: skip
     """Coverage and mean half-width by number of labels and estimator."""
     every, rows = part.features.rows(np.arange(len(truth))), []
-    for n in SIZES:
+    for n in SIZES if ONLY in name else ():
         if n > len(truth) // 4:
             continue
         hits: dict[str, list] = {}
@@ -140,7 +142,8 @@ def scenario(
             cover, half = np.mean(outcomes, axis=0)
             rows.append({"scenario": name, "n": n, "method": method, "coverage": cover, "half_width": half})
             rows[-1]["draws"] = len(outcomes)
-    print(table(rows), flush=True)
+    if rows:
+        print(table(rows), flush=True)
     return rows
 
 
@@ -149,7 +152,7 @@ def differences(name: str, parts: tuple[Part, Part], truths, draws: int, rng, *,
     rows, d = [], truths[0] - truths[1]
     items = np.arange(len(d))
     every = parts[0].features.rows(items) - parts[1].features.rows(items)
-    for n in SIZES:
+    for n in SIZES if ONLY in name else ():
         outcomes = []
         for _ in range(draws):
             pop, mine = rng.integers(0, len(d), len(d)), items
@@ -170,7 +173,8 @@ def differences(name: str, parts: tuple[Part, Part], truths, draws: int, rng, *,
         cover, half, plain, wide = np.mean(outcomes, axis=0)
         rows.append({"scenario": name, "n": n, "method": "manyhands", "coverage": cover, "half_width": half})
         rows.append({"scenario": name, "n": n, "method": "gold, t", "coverage": plain, "half_width": wide})
-    print(table(rows), flush=True)
+    if rows:
+        print(table(rows), flush=True)
     return rows
 
 
@@ -298,7 +302,10 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--out")
     parser.add_argument("--effective", action="store_true", help="only the effective number of judges")
+    parser.add_argument("--only", default="", help="scenarios whose name contains this")
     args = parser.parse_args()
+    global ONLY
+    ONLY = args.only
     if args.effective:
         effective(Path(args.data))
         return

@@ -93,17 +93,44 @@ def test_clusters_strata_and_weights_match_their_formulas() -> None:
     y, strata, clusters = rng.random(30), np.repeat([0, 1], 15), np.arange(30) // 3
     design = Design(np.ones(30), strata, clusters, np.repeat([0, 1], [100, 300]), np.arange(30, 430))
     shares = np.array([115, 315]) / 430
-    total = 0.0
+    squares = []
     for stratum in (0, 1):
         mine = strata == stratum
         sums = np.array([(y[mine] - y[mine].mean())[clusters[mine] == c].sum() for c in np.unique(clusters[mine])])
-        total += shares[stratum] ** 2 * len(sums) / (len(sums) - 1) * (sums**2).sum() / mine.sum() ** 2
+        squares.append(float((sums**2).sum()))
+    # Ten clusters of three in two strata; a cluster more for each, with the variance of all ten.
+    parts = [share**2 * (one + sum(squares) / 8) / 15**2 for share, one in zip(shares, squares, strict=True)]
     variance, freedom = design.variance(y)
-    assert variance == pytest.approx(total, rel=1e-12)
-    assert freedom == 8
+    assert variance == pytest.approx(sum(parts), rel=1e-12)
+    assert freedom == pytest.approx(sum(parts) ** 2 / sum(one**2 / 4 for one in parts), rel=1e-12)
+    alone = Design.simple(30, 0).variance(y)
+    assert alone == pytest.approx((y.var(ddof=1) / 30, 29), rel=1e-12)
+    apart = Design(np.ones(30), np.arange(30), np.arange(30), np.zeros(0, int), np.zeros(0, int)).variance(y)
+    assert apart == pytest.approx((y.var(ddof=1) / 30, 29), rel=1e-12)
     weights = design.balanced()
     assert weights.sum() == pytest.approx(1)
     assert weights @ y == pytest.approx(shares @ [y[:15].mean(), y[15:].mean()])
+
+
+def test_predictions_of_oversampled_items_do_not_shift_the_score() -> None:
+    rng = np.random.default_rng(4)
+    strata = np.repeat([0, 1], [900, 300])
+    y = rng.random(1200) + 3 * strata
+    chance = np.where(y > 2, 0.4, 0.05)
+    for weighted in (False, True):
+        if weighted:
+            rows = np.flatnonzero(rng.random(1200) < chance)
+            weights, groups = 1 / chance[rows], 0 * strata
+        else:
+            rows = np.concatenate([rng.choice(900, 60, False), 900 + rng.choice(300, 150, False)])
+            weights, groups = np.ones(len(rows)), strata
+        rest = np.setdiff1d(np.arange(1200), rows)
+        design = Design(weights, groups[rows], rows, groups[rest], rest)
+        assert not design.even
+        one = powered_mean(y[rows], y[rows], y[rest], design)
+        # Perfect predictions leave as much of the error of the labels as their weight lacks of one.
+        assert one.weight > 0.9
+        assert one.mean - y.mean() == pytest.approx((1 - one.weight) * (one.gold - y.mean()), abs=1e-12)
 
 
 def test_few_clusters_are_no_sharper_than_a_simple_sample() -> None:
@@ -621,6 +648,16 @@ def test_one_judge_and_judges_that_are_alike() -> None:
     with pytest.warns(UserWarning, match="same verdict"):
         panel = mh.judges.panel(same, gold=human(truth, 40))
     assert panel.effective_judges.estimate == pytest.approx(1, abs=1e-6)
+
+
+def test_strata_without_human_labels_are_named() -> None:
+    columns, truth = log(90, seed=3)
+    columns["stratum"] = ["abc"[task % 3] for task in columns["task"]]
+    gold = {task: "pass" if truth[task] else "fail" for task in range(60) if task % 3 != 2}
+    with pytest.warns(UserWarning, match=r"1 stratum without a human label \(30 items\)"):
+        panel = mh.judges.panel(columns, gold=gold)
+    assert panel.score.low < panel.score.high
+    assert not [remark for remark in mh.judges.panel(columns).warnings if "stratum" in remark]
 
 
 def test_a_judge_that_failed_everywhere() -> None:

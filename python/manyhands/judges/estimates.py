@@ -148,35 +148,48 @@ class Design:
         share = np.array([(everything == one).sum() for one in strata], float)
         return np.asarray(self.weights / within[code] * (share / share.sum())[code])
 
-    def variance(self, values: Array) -> tuple[float, float]:
-        """Variance of the weighted mean of values, and its degrees of freedom: sums by cluster within strata."""
+    @property
+    def even(self) -> bool:
+        """Whether all items had the same chance of a label, as far as weights and strata show."""
+        return not (np.ptp(self.weights) or np.ptp(self.strata))
+
+    def means(self, values: Array) -> tuple[Array, Array]:
+        """Weighted mean of values in the stratum of each labeled item, and of each other item."""
         weights = self.balanced()
         strata, code = np.unique(self.strata, return_inverse=True)
         mean = np.bincount(code, weights * values) / np.bincount(code, weights)
-        part = weights * (values - mean[code])
-        _, cluster = np.unique(np.stack([code, self.clusters]), axis=1, return_inverse=True)
-        cluster = np.ravel(cluster)
-        sums = np.bincount(cluster, part)
-        of = np.zeros(len(sums), np.int64)
-        of[cluster] = code
-        size = np.bincount(of, minlength=len(strata)).astype(np.float64)
-        # A stratum with a single cluster has no variance of its own: it gets that of all clusters.
-        alone = size < 2
-        factor = np.where(alone, 1.0, size / np.maximum(size - 1, 1))
-        centered = sums - (np.bincount(of, sums, len(strata)) / size)[of]
-        squares = factor[of] * centered**2
-        if alone.any():
-            whole = np.bincount(cluster, weights * (values - (weights * values).sum()))
-            squares = np.where(alone[of], whole**2 * len(sums) / max(len(sums) - 1, 1), squares)
-        freedom = max(float(len(sums) - len(strata) + alone.sum()), 1.0)
-        return float(squares.sum()), freedom
+        return mean[code], mean[np.searchsorted(strata, self.other_strata)]
 
-    def variance_of_others(self, values: Array) -> float:
-        """Variance of the mean over items without a label."""
+    def variance(self, values: Array) -> tuple[float, float]:
+        """Variance of the weighted mean of values, and its degrees of freedom: sums by cluster within strata.
+
+        Each stratum counts one more cluster with the variance of all strata: few labels that happen to be alike in a
+        stratum do not show that there is no variance. With equal variances the estimate is unbiased, and with one
+        stratum it is the usual one.
+        """
+        weights = self.balanced()
+        code = np.unique(self.strata, return_inverse=True)[1]
+        names, cluster = np.unique(np.stack([code, self.clusters]), axis=1, return_inverse=True)
+        cluster, of = np.ravel(cluster), names[0]
+        size = np.bincount(of).astype(np.float64)
+        sums = np.bincount(cluster, weights * (values - self.means(values)[0]))
+        squares = np.bincount(of, (sums - (np.bincount(of, sums) / size)[of]) ** 2)
+        scale = np.bincount(of, np.bincount(cluster, weights) ** 2) / size
+        freedom = size - 1
+        if not freedom.any():  # A cluster per stratum: all that there is, is the variance around the whole mean.
+            sums = np.bincount(cluster, weights * (values - weights @ values))
+            return float((sums**2).sum()) * len(sums) / max(len(sums) - 1, 1), max(len(sums) - 1.0, 1.0)
+        parts = squares + scale * (squares / scale).sum() / freedom.sum()
+        total = float(parts.sum())
+        # Satterthwaite's: a large stratum with few labels leaves few degrees of freedom.
+        return total, total**2 / float((parts**2 / np.maximum(freedom, 1)).sum()) if total > 0 else freedom.sum()
+
+    def variance_of_mean(self, values: Array, clusters: Ints) -> float:
+        """Variance of a mean over items, by cluster."""
         if len(values) < 2:
             return 0.0
-        _, code = np.unique(self.other_clusters, return_inverse=True)
-        sums = np.bincount(code, values - values.mean())
+        _, code = np.unique(clusters, return_inverse=True)
+        sums = np.bincount(np.ravel(code), values - values.mean())
         return float((sums**2).sum() / len(values) ** 2 * len(sums) / max(len(sums) - 1, 1))
 
     def folds(self) -> Ints:
@@ -250,27 +263,43 @@ def powered_mean(y: Array, at: Array, of: Array, design: Design) -> Powered:
     weights, n = design.balanced(), len(y)
     gold = float(weights @ y)
     spread = float(weights @ (y - gold) ** 2) * n / max(n - 1, 1)
-    variance, freedom = design.variance(y)
     constant = spread < _TINY
+    variance, freedom = _variance(y, np.zeros(n), np.zeros(len(of)), design)
     n_simple = spread / variance if not constant and variance > 0 else _size_by_design(design, weights)
     offsets = at - float(weights @ at)
     own = float(weights @ offsets**2) * n / max(n - 1, 1)
-    others = float(of.var()) if len(of) else 0.0
+    every = np.concatenate([at, of])
+    others = float(of.var() if design.even else every.var()) if len(of) else 0.0
     correlation = math.nan
     weight = 0.0
     if not constant and own > _TINY and others > _TINY and n >= FEWEST:
         shared = float(weights @ (offsets * (y - gold))) * n / max(n - 1, 1)
-        weight = float(np.clip(shared / ((1 + n / len(of)) * max(own, others)), 0.0, 1.0))
+        more = n / len(of) if design.even else 0.0
+        weight = float(np.clip(shared / ((1 + more) * max(own, others)), 0.0, 1.0))
         correlation = shared / math.sqrt(own * spread)
-    corrected = design.variance(y - weight * at)[0] + weight**2 * design.variance_of_others(of)
+    corrected = _variance(y, weight * at, weight * of, design)[0]
     ratio = 1.0 if constant or weight == 0.0 or variance <= 0 else min(1.0, corrected / variance)
     # The weight and the predictions are fitted to these labels: what is left of the variance is larger than it looks,
     # in proportion to itself where judges predict well, and not at all where they do not help.
     ratio += ratio * (1.0 - ratio) * _SPENT / (n + _SPENT)
-    mean = gold + (weight * (float(of.mean()) - float(weights @ at)) if len(of) else 0.0)
+    # Items without a label are like all items only if all had the same chance of a label.
+    center = float((of if design.even else every).mean()) if len(of) else 0.0
+    mean = gold + (weight * (center - float(weights @ at)) if len(of) else 0.0)
     # Strata may make labels count for more than a simple sample; clusters and unequal probabilities may not.
     n_most = math.inf if np.ptp(design.strata) else float(n)
     return Powered(mean, gold, variance, freedom, ratio, n_simple, n_most, weight, correlation)
+
+
+def _variance(y: Array, at: Array, of: Array, design: Design) -> tuple[float, float]:
+    """Variance of labels less predictions, plus that of the mean prediction of items; and degrees of freedom."""
+    rest = y - at
+    variance, freedom = design.variance(rest)
+    if design.even:
+        return variance + design.variance_of_mean(of, design.other_clusters), freedom
+    # How many items are in each stratum is by chance too.
+    own, others = design.means(rest)
+    values = np.concatenate([at + own, of + others])
+    return variance + design.variance_of_mean(values, np.concatenate([design.clusters, design.other_clusters])), freedom
 
 
 def _size_by_design(design: Design, weights: Array) -> float:
@@ -333,11 +362,11 @@ def _interval(
 
 def _reach(part: Powered, least: float) -> float:
     """Half-width of the interval of a mean from labels alone, at least that of a simple sample of as many labels."""
-    wide = student_quantile(LEVEL, part.freedom) * math.sqrt(max(part.variance, least))
-    if math.isinf(part.n_most):
-        return wide
-    simple = part.variance * part.n_simple / part.n_most
-    return max(wide, student_quantile(LEVEL, part.n_most - 1) * math.sqrt(simple))
+    t = student_quantile(LEVEL, part.freedom)
+    if part.variance < _TINY or math.isinf(part.n_most):
+        return t * math.sqrt(max(part.variance, least))
+    simple = max(part.variance * part.n_simple / part.n_most, least)
+    return max(t * math.sqrt(part.variance), student_quantile(LEVEL, part.n_most - 1) * math.sqrt(simple))
 
 
 def difference_of(d: Array, at: Array, of: Array, design: Design, names: tuple[str, str], spread: float) -> Difference:

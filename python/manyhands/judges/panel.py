@@ -240,6 +240,7 @@ class Panel:
         for part in self._parts.values():
             outcome += part.data.warnings
             outcome += _alike(part)
+            outcome += _unlabeled_strata(part)
         return tuple(dict.fromkeys(outcome))
 
     def _part(self, what: str) -> Part:
@@ -656,6 +657,19 @@ def _alike(part: Part) -> list[str]:
     if several.any() and not (high[several] > low[several]).any():
         return [f"All judges give the same verdict on every item{about}: they count as one judge."]
     return []
+
+
+def _unlabeled_strata(part: Part) -> list[str]:
+    """Say so where no item of a stratum has a human label: nothing is known of its score."""
+    strata, item = part.data.strata, part.gold[0]
+    without = ~np.isin(strata, strata[item])
+    if not len(item) or not without.any():
+        return []
+    about = "" if part.data.criterion is None else f" of criterion {part.data.criterion!r}"
+    return [
+        f"{plural(len(np.unique(strata[without])), 'stratum', 'strata')}{about} without a human label "
+        f"({plural(int(without.sum()), 'item')}): the score takes these items to be like those of another stratum."
+    ]
 
 
 def _population(group: list[Any], population: Mapping[Any, float] | None, n: int) -> Array:
