@@ -2,6 +2,8 @@
 
     python benches/gold.py --panels            six panels of judges with 20 to 300 known classes
     python benches/gold.py --logs              24 logs of people with 5 to 200 known classes
+    python benches/gold.py --scores            judges' scores with known classes, numbers with known values
+    python benches/gold.py --sets              sets of labels with known sets
     python benches/gold.py --draws 5 …         random draws of the known classes per log and number (default 20)
 
 Accuracy is that on the tasks whose class is known to nobody but the bench, at most 2,000 per draw. At most half of the
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.linear_model import LogisticRegression
 
 import default
@@ -27,6 +30,7 @@ import promise
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 PANELS = ("judges_10k_prompts", "judges_cebab_stars", "judges_civil", "judges_framing", "judges_lgbteen", "judges_wax")
 SIZES = {"panels": (20, 50, 100, 300), "logs": (5, 10, 20, 50, 100, 200)}
+NUMBERS = ("affect_anger", "affect_fear", "affect_joy", "affect_valence", "movie_reviews")
 MOST_TESTED = 2000
 #: Penalty of the stacked regression (scikit-learn's C), per column of votes.
 STACKED = 0.1
@@ -228,13 +232,128 @@ def report_logs(data: Path, number: int) -> None:
     print("\nLogs that lose more than 0.2 points, with the standard error over draws: " + "; ".join(lost) + ".")
 
 
+def report_scores(data: Path, number: int) -> None:
+    """Scores of 24 judges with known classes, and numbers with known values."""
+    path = data / "judges_civil"
+    scores = mh.read(path / "scores.csv.gz", kind="numeric")
+    truth = pd.read_csv(path / "gold.csv.gz").set_index("task")["label"].reindex(scores.tasks).to_numpy()
+    rows = []
+    for n in (10, 20, 30, 50, 100, 200, 300):
+        found = []
+        for some, tested in draws(np.where(np.isnan(truth), -1, truth), n, number, 2):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model = mh.numeric.Blend(gold=(scores.tasks[some], truth[some])).fit(scores)
+            p, y = model.values_[tested], truth[tested].astype(int)
+            both = np.stack([1 - p, p], axis=1)
+            found.append([accuracy(both, y), both.max(axis=1).mean(), mh.metrics.calibration_error(both, y)])
+        mean = np.mean(found, axis=0)
+        columns = ("accuracy", "stated", "calibration error")
+        rows.append({"known classes": n} | {name: f"{value:.3f}" for name, value in zip(columns, mean, strict=True)})
+    print(harness.markdown(rows))
+    rows = []
+    for name in NUMBERS:
+        log = mh.read(data / name / "labels.csv", kind="numeric")
+        truth = pd.read_csv(data / name / "gold.csv").set_index("task")["value"].reindex(log.tasks).to_numpy()
+        plain = mh.aggregate(log)
+        for n in (5, 10, 20, 50, 200):
+            if n > np.isfinite(truth).sum() / 2:
+                continue
+            found = []
+            for some, tested in draws(np.where(np.isfinite(truth), 0, -1), n, number, 3):
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    model = mh.numeric.Blend(gold=(log.tasks[some], truth[some])).fit(log)
+                y = truth[tested]
+                errors = [mh.metrics.rmse(one.values_[tested], y) for one in (model, plain)]
+                found.append([*errors, *(mh.metrics.coverage(one.intervals_[tested], y) for one in (model, plain))])
+            values = np.array(found)
+            gain, mean = values[:, 1] - values[:, 0], values.mean(axis=0)
+            rows.append(
+                {
+                    "log": name,
+                    "known values": n,
+                    "RMSE with gold": f"{mean[0]:.3f}",
+                    "without": f"{mean[1]:.3f}",
+                    "gain": f"{gain.mean():+.3f} ± {gain.std(ddof=1) / np.sqrt(len(gain)):.3f}",
+                    "in 90 % intervals, with and without": f"{mean[2]:.2f}, {mean[3]:.2f}",
+                }
+            )
+    print(harness.markdown(rows))
+
+
+def report_sets(data: Path, number: int) -> None:
+    """Sets of labels with known sets: two relations of medical_re, and uds_wordsense."""
+    rows = []
+    for name, log, truth in sets_of_labels(data):
+        place = {task: code for code, task in enumerate(log.tasks.tolist())}
+        known = np.array([place[task] for task in truth if task in place])
+        plain, vote = mh.aggregate(log), mh.multilabel.SetVote().fit(log)
+        for n in (5, 20, 50, 100, 200):
+            found = []
+            for turn in range(number):
+                order = np.random.default_rng([turn, n]).permutation(known)
+                gold = {task: truth[task] for task in log.tasks[order[:n]].tolist()}
+                wanted = [truth[task] for task in log.tasks[order[n:]].tolist()]
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    models = mh.multilabel.PooledRelevance(gold=gold).fit(log), plain, vote
+                f1 = [mh.metrics.set_scores(one.label_sets_[order[n:]], wanted).f1 for one in models]
+                right = [
+                    np.mean([set(a) == set(b) for a, b in zip(one.label_sets_[order[n:]], wanted, strict=True)])
+                    for one in models[:2]
+                ]
+                found.append([*f1, *right, *(one.confidence_[order[n:]].mean() for one in models[:2])])
+            mean = np.mean(found, axis=0)
+            gain = np.array(found)[:, 0] - np.array(found)[:, 1]
+            rows.append(
+                {
+                    "log": name,
+                    "known sets": n,
+                    "F1 with gold": f"{mean[0]:.3f}",
+                    "without": f"{mean[1]:.3f}",
+                    "vote": f"{mean[2]:.3f}",
+                    "gain": f"{gain.mean():+.3f} ± {gain.std(ddof=1) / np.sqrt(number):.3f}",
+                    "stated, right": f"{mean[5]:.2f}, {mean[3]:.2f}",
+                    "without: stated, right": f"{mean[6]:.2f}, {mean[4]:.2f}",
+                }
+            )
+    print(harness.markdown(rows))
+
+
+def sets_of_labels(data: Path) -> Any:
+    """Logs of sets with their known sets: name, table, and a mapping from task to labels."""
+    answers = pd.read_csv(data / "medical_re" / "labels.csv.gz", dtype=str, keep_default_na=False)
+    experts = pd.read_csv(data / "medical_re" / "gold_binary.csv", dtype={"task": str})
+    for relation in ("CAUSES", "TREATS"):
+        of = experts[experts["class"] == relation]
+        truth = {task: (relation,) if yes else () for task, yes in zip(of["task"], of["label"], strict=True)}
+        some = answers[answers["task"].isin(truth)]
+        labels = [[relation] if relation in one.split("|") else [] for one in some["label"]]
+        frame = {"task": some["task"].tolist(), "worker": some["worker"].tolist(), "labels": labels}
+        yield f"medical_re, {relation}", mh.MultiLabels.from_frame(frame), truth
+    senses = pd.read_csv(data / "uds_wordsense" / "gold.csv", dtype=str, keep_default_na=False)
+    answers = pd.read_csv(data / "uds_wordsense" / "labels.csv.gz", dtype=str, keep_default_na=False)
+    some = answers[answers["task"].isin(senses["task"])]
+    frame = {"task": some["task"].tolist(), "worker": some["worker"].tolist(), "labels": some["label"].tolist()}
+    log = mh.MultiLabels.from_frame(frame)
+    known = zip(senses["task"], senses["label"], strict=True)
+    yield "uds_wordsense", log, {task: (label,) for task, label in known if label in set(log.labels.tolist())}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=SHARED)
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--panels", action="store_true")
     parser.add_argument("--logs", action="store_true")
+    parser.add_argument("--scores", action="store_true")
+    parser.add_argument("--sets", action="store_true")
     asked = parser.parse_args()
+    if asked.scores:
+        report_scores(asked.data, asked.draws)
+    if asked.sets:
+        report_sets(asked.data, asked.draws)
     if asked.panels:
         report_panels(asked.data, asked.draws)
     if asked.logs:

@@ -154,7 +154,7 @@ def known_sets(data: Path) -> dict[str, tuple[Any, Any]]:
 def rules(ratings: Any, gold: Any) -> dict[str, float]:
     """The error of every rule that the default could have been, by name: all from the same fits."""
     import manyhands as mh
-    from manyhands.numeric import blend
+    from manyhands.numeric import _weights, blend
 
     seen: dict[str, Any] = {}
 
@@ -188,7 +188,7 @@ def rules(ratings: Any, gold: Any) -> dict[str, float]:
         part._products = losses._products[np.ix_(order, order)]
         part._parts = [(rows, errors[order], counts) for rows, errors, counts in losses._parts]
         scale = np.trace(part._products)
-        found = part.weights() if back else blend.least_squares_on_simplex(part._products / scale)
+        found = part.weights() if back else _weights.least_squares_on_simplex(part._products / scale)
         return np.bincount(order, found, len(names))
 
     found = {name: mh.metrics.rmse(one, gold) for name, one in zip(names, values, strict=True)}

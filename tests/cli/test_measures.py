@@ -108,7 +108,7 @@ def test_bad_truth_is_named(content: str, tmp_path: Path, capsys: pytest.Capture
     log.write_text("task,worker,text\n1,a,x y\n1,b,x y\n1,c,x z\n")
     truth.write_text(content)
     assert BAD[content] in complaint(capsys, "aggregate", log, "--evaluate", truth, "-o", tmp_path / "out.csv")
-    assert "--gold is for classes" in complaint(capsys, "aggregate", log, "--gold", truth)
+    assert "rover does not take --gold" in complaint(capsys, "aggregate", log, "--gold", truth)
 
 
 def test_sets_and_clusters_are_compared() -> None:

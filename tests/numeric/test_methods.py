@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import manyhands as mh
-from manyhands.numeric.blend import MEMBERS, least_squares_on_simplex
+from manyhands.numeric._weights import least_squares_on_simplex
+from manyhands.numeric.blend import MEMBERS
 from manyhands.numeric.checks import simulate_log
 from manyhands.testing import aggregator_checks
 

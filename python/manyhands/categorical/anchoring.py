@@ -289,7 +289,7 @@ class Anchor:
         counted_votes = self._from_gold(_summed(known, logs), known.votes())
         return np.stack([default, *(np.exp(_log_softmax(score)) for score in scores), counted_votes])
 
-    def carried_over(self, workers: Ints, n_labels: Ints) -> Anchor:
+    def carried_over(self, workers: Ints, n_labels: Ints) -> Self:
         """The same for a table whose worker m was worker workers[m] in fit, or is new at -1."""
         return replace(
             self,

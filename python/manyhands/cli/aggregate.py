@@ -151,9 +151,7 @@ def _preannotations(args: Namespace) -> Preannotations | None:
 
 
 def check_known(args: Namespace) -> None:
-    """Raise if the kind of the log takes no known answers."""
-    if args.kind != CLASSES and args.gold:
-        raise ValueError(f"--gold is for classes; the log holds {args.kind} answers")
+    """Raise if the kind of the log takes no known answers to measure by."""
     if args.evaluate and args.kind != CLASSES:
         measures_of(args.kind)
 
@@ -164,7 +162,7 @@ def read_and_fit(args: Namespace, stages: Stages, evaluate: str | None = None) -
     use_threads(args)
     with stages.stage("reading"):
         votes: Any = read_log(args)
-        model = build(read_truth(args, args.gold, votes))
+        model = build(known_of(args, votes))
         truth: Truth | Known | None = None
         if evaluate is not None and args.kind != CLASSES:
             truth = known_answers(args, votes, evaluate)
@@ -173,6 +171,18 @@ def read_and_fit(args: Namespace, stages: Stages, evaluate: str | None = None) -
     with stages.stage("fitting", model._iterations()) as progress:
         model.fit(votes, progress=progress or False)
     return votes, model, truth
+
+
+def known_of(args: Namespace, votes: Any) -> Any:
+    """Known answers that the method learns from: those of classes are read here, of other kinds by the method."""
+    if args.kind == CLASSES or args.gold is None:
+        return read_truth(args, args.gold, votes)
+    if args.evaluate is None and (args.truth_task or args.truth_label):
+        raise ValueError(
+            f"--truth-task and --truth-label are for --evaluate where answers are {args.kind}; name the columns of "
+            f"{args.gold} as those of the log"
+        )
+    return args.gold
 
 
 def known_answers(args: Namespace, votes: Any, path: str) -> Known:
@@ -242,12 +252,14 @@ def summary_of_fit(args: Namespace, model: Any) -> str:
 
 def summary_of_errors(model: Any) -> str:
     """Summarize the correlation of errors and what confidences assume about it."""
-    dependence = correlation_of(model)
-    if not dependence:
+    if not hasattr(type(model), "assumption_"):
         return ""
-    error = f" ± {dependence['correlation_error']:.2f}" if dependence["correlation_error"] else ""
-    assumption = model.assumption_.replace("panel=True", "--panel").replace("panel=False", "--no-panel")
-    return f"correlation {dependence['correlation']:.2f}{error} on a task; {assumption}"
+    assumption = str(model.assumption_).replace("panel=True", "--panel").replace("panel=False", "--no-panel")
+    found = correlation_of(model)
+    if "correlation" not in found:
+        return assumption
+    error = f" ± {found['correlation_error']:.2f}" if found["correlation_error"] else ""
+    return f"correlation {found['correlation']:.2f}{error} on a task; {assumption}"
 
 
 def summary_of_gold(model: Any) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from manyhands._base.checks import check_choice
+from manyhands._base.checks import check_choice, listed
+from manyhands._base.frames import known_among, named_columns, well_known
 from manyhands.metrics._checks import (
     Bools,
     Ints,
@@ -111,6 +113,60 @@ def match_gold_in_parts(
     return parts, ids
 
 
+def match_answers(names: Values, gold: Any, role: str, *, key: str = "task") -> tuple[Ints, list[Any]]:
+    """Align known answers of any type with tasks or items: ascending positions in `names`, and the answer of each.
+
+    Gold is a mapping, a pair of sequences, a frame or the path of a file, with columns whose names are well known for
+    `key` and `role`, or ``truth`` or ``gold``. Ids of a file are compared as they are written.
+    """
+    if isinstance(gold, str | os.PathLike):
+        ids, answers = _columns_of_answers(_read(gold), role, key, str(gold))
+        names = np.array([str(name) for name in names.tolist()], object)
+        ids = [str(one) for one in ids]
+    elif isinstance(gold, Mapping):
+        ids, answers = list(gold.keys()), list(gold.values())
+    elif isinstance(gold, tuple):
+        if len(gold) != 2 or len(gold[0]) != len(gold[1]):
+            raise ValueError(f"gold must be a pair ({key}s, answers) of equal lengths")
+        ids, answers = (np.asarray(gold[0]).tolist(), list(gold[1]))
+    elif _is_series(gold):
+        ids, answers = gold.index.tolist(), gold.tolist()
+    else:
+        try:
+            ids, answers = _columns_of_answers(gold, role, key, "gold")
+        except TypeError:
+            raise TypeError(
+                f"gold is a {type(gold).__name__}; give a mapping {key} -> {role}, a tuple ({key}s, answers), a frame "
+                f"with the columns {key} and {role}, or the path of a file"
+            ) from None
+    there = [place for place, one in enumerate(answers) if not (one is None or (isinstance(one, float) and one != one))]
+    if not there:
+        raise ValueError("gold is empty: it must hold at least one answer")
+    index, rows = match_gold(names, ([ids[place] for place in there], np.array(there)))
+    return index, [answers[row] for row in rows.tolist()]
+
+
+def _read(path: str | os.PathLike[str]) -> Any:
+    from manyhands._base.sources import one_source
+    from manyhands._base.streams import column_names, read_columns
+
+    source = one_source(path)
+    return read_columns(source, column_names(source))
+
+
+def _columns_of_answers(frame: Any, role: str, key: str, what: str) -> tuple[list[Any], list[Any]]:
+    names, columns, _ = named_columns(frame)
+    texts = [str(name) for name in names]
+    found = []
+    for wanted in (well_known(key), (role, "truth", "gold", "ground_truth", *well_known(role), *well_known("label"))):
+        known = next((one for name in wanted if (one := known_among(texts, (name,)))), None)
+        if known is None:
+            raise ValueError(f"{what} has no column {wanted[0]!r}; its columns are {listed(texts)}")
+        column = columns[texts.index(known[0])]
+        found.append(column.to_pylist() if hasattr(column, "to_pylist") else list(column))
+    return found[0], found[1]
+
+
 def _gold_of(gold: object) -> tuple[Values, Values]:
     """Return task ids and labels, without missing labels."""
     ids, labels = _gold_columns(gold)
@@ -196,4 +252,6 @@ def _unknown_tasks(names: Values, ids: Values, known: Bools) -> str:
     ours, theirs = family_of(names), family_of(lost)
     if ours != theirs:
         return f"{text}; gold's ids are {theirs} but the tasks' ids are {ours}: convert one of them"
-    return f"{text}; remove them" + (', or pass unknown="ignore"' if known.any() else " or check the ids")
+    return f"{text}; remove them" + (
+        ', or match them with metrics.match_gold(…, unknown="ignore")' if known.any() else " or check the ids"
+    )

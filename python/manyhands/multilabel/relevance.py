@@ -13,9 +13,11 @@ from manyhands import _core
 from manyhands._base import arrow
 from manyhands._base.checks import check_number, check_stopping, warn_unless_converged
 from manyhands._base.estimator import Array
-from manyhands._base.fitted import Fit, codes, numbers
+from manyhands._base.fitted import Fit, codes, numbers, part, texts
 from manyhands._base.progress import Callback
 from manyhands._base.results import Columns
+from manyhands.errors import GoldWarning
+from manyhands.multilabel.anchoring import KnownSets, SetAnchor, learn
 from manyhands.multilabel.base import Candidates, SetAggregator, SetFit, SetFitted
 from manyhands.multilabel.design import Design
 from manyhands.multilabel.patterns import first_patterns
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
 
 #: True positives and false positives, in the order of the parameter arrays.
 _KINDS = ("hits", "alarms")
+_ONE_SIDED = (
+    "Labels that workers gave to the tasks of gold are all right, or all wrong: gold corrects no other task. Add gold "
+    "of other tasks."
+)
 #: Iterations with one pattern before several are initialized.
 _PLAIN_PASSES = 20
 
@@ -43,6 +49,9 @@ class RelevanceFit(SetFit):
     of_labels: Array = field(metadata=numbers("2k"))
     pattern_shares: Array = field(metadata=numbers("g"))
     patterns: Array = field(metadata=numbers("gk"))
+    #: What known sets corrected, and what they contradict.
+    anchor: SetAnchor | None = field(default=None, metadata=part(SetAnchor, optional=True))
+    contradictions: tuple[str, ...] = field(default=(), metadata=texts())
 
 
 class PooledRelevance(SetAggregator, default=True):
@@ -58,6 +67,9 @@ class PooledRelevance(SetAggregator, default=True):
         patterns model labels that occur together.
     threshold : float or "f1", default "f1"
         Probability from which a label is selected. ``"f1"`` maximizes the expected F1 per label.
+    gold : mapping, pair, frame or path, optional
+        Known sets of some tasks, as lists or as text in which bars separate labels: they correct the probabilities of
+        all other candidates. A random sample of the tasks is best; 20 to 300 are enough.
     max_iter : int, default 200
         Maximum number of iterations.
     tol : float, default 0.01
@@ -79,6 +91,11 @@ class PooledRelevance(SetAggregator, default=True):
     five average tasks each, initialized by k-means on the probabilities with one pattern. `history_` is empty because
     the updates do not share an objective.
 
+    With gold, each candidate of a known task is a known answer to a question of yes and no, and the correction is that
+    of :class:`~manyhands.Consensus`, pooled over labels: the model itself, two ridge regressions on the votes of each
+    worker whose priors state that the model is right, and rates from gold alone, weighted by how well they predict
+    held-out candidates. Cost: at most twelve regressions on 2,000 candidates, and 60 bytes per row.
+
     References
     ----------
     A. P. Dawid and A. M. Skene, "Maximum likelihood estimation of observer error-rates using the EM algorithm", Applied
@@ -96,18 +113,21 @@ class PooledRelevance(SetAggregator, default=True):
     """
 
     _fit_type: ClassVar[type[Fit]] = RelevanceFit
+    _data_parameters: ClassVar[tuple[str, ...]] = ("gold",)
 
     def __init__(
         self,
         *,
         patterns: int = 1,
         threshold: float | str = "f1",
+        gold: Any = None,
         max_iter: int = 200,
         tol: float = 0.01,
         seed: int = 0,
     ) -> None:
         self.patterns = patterns
         self.threshold = threshold
+        self.gold = gold
         self.max_iter = max_iter
         self.tol = tol
         self.seed = seed
@@ -118,6 +138,7 @@ class PooledRelevance(SetAggregator, default=True):
             check_number("threshold", self.threshold, least=0, most=1)
         check_number("patterns", self.patterns, least=1, most=1000, whole=True)
         check_number("seed", self.seed, least=0, whole=True)
+        known = KnownSets.of(votes, self.gold)
         design, tol, start = Design.of(votes), float(self.tol), np.zeros(0)
         if self.patterns > 1:
             initial_fit = _core.relevance_fit(design, start, max_iter=_PLAIN_PASSES, tol=tol)
@@ -128,7 +149,19 @@ class PooledRelevance(SetAggregator, default=True):
         warn_unless_converged(result["converged"], self)
         kinds = [result["hits"], result["alarms"]]
         candidates = Candidates(design.tasks, design.labels.astype(np.int64), result["posterior"])
+        anchor: SetAnchor | None = None
+        contradictions: tuple[str, ...] = ()
+        if known is not None:
+            anchor = learn(votes, design, candidates, known)
+            if anchor is None:
+                contradictions = (_ONE_SIDED,)
+            else:
+                corrected = anchor.corrected(design, candidates.probabilities)
+                candidates = replace(candidates, probabilities=corrected)
+            candidates = known.settled(candidates)
         return RelevanceFit(
+            anchor=anchor,
+            contradictions=contradictions,
             pairs=design.pairs,
             rates=np.stack([kind["rates"] for kind in kinds]),
             centres=np.array([kind["centre"] for kind in kinds]),
@@ -171,7 +204,24 @@ class PooledRelevance(SetAggregator, default=True):
         # Rates for an average label.
         fit = self._fitted().fit_as(RelevanceFit)
         recall, alarms = (_logistic(fit.centres[i] + fit.of_workers[i]) for i in range(2))
+        if fit.anchor is not None:
+            recall, alarms = fit.anchor.rates(recall, alarms)
         return {"skill": (recall + 1 - alarms) / 2, "recall": recall, "specificity": 1 - alarms}
+
+    def workers_frame(self) -> pa.Table:
+        """Return one row per worker, as an Arrow table: the columns of every aggregator, and ``n_gold`` with gold."""
+        frame, anchor = super().workers_frame(), self._fitted().fit_as(RelevanceFit).anchor
+        return frame if anchor is None else frame.append_column("n_gold", [anchor.tasks.astype(np.int64)])
+
+    @property
+    def n_gold_(self) -> int:
+        """Number of known tasks that a worker answered and that corrected others; 0 without gold."""
+        anchor = self._fitted().fit_as(RelevanceFit).anchor
+        return 0 if anchor is None else int(anchor.n_known)
+
+    def _loud(self, fit: SetFit) -> list[tuple[tuple[str, ...], type[Warning]]]:
+        assert isinstance(fit, RelevanceFit)
+        return [*super()._loud(fit), (fit.contradictions, GoldWarning)]
 
     def labels_frame(self) -> pa.Table:
         """Return one row per label: share of tasks, recall and specificity of an average worker, threshold."""
@@ -223,6 +273,9 @@ class PooledRelevance(SetAggregator, default=True):
             sizes=(*design.sizes[:2], k),
         )
         probabilities = _core.relevance_posterior(recoded_design, rates[0], rates[1], fit.pattern_shares, fit.patterns)
+        if fit.anchor is not None:
+            anchor = fit.anchor.carried_over(now.workers.match(table._workers))
+            probabilities = anchor.corrected(design, probabilities)
         order = np.lexsort((codes[design.labels], design.tasks))
         return Candidates(design.tasks[order], codes[design.labels][order], probabilities[order])
 
