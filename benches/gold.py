@@ -239,15 +239,15 @@ def report_scores(data: Path, number: int) -> None:
     truth = pd.read_csv(path / "gold.csv.gz").set_index("task")["label"].reindex(scores.tasks).to_numpy()
     rows = []
     for n in (10, 20, 30, 50, 100, 200, 300):
-        found = []
+        rows_of_draws = []
         for some, tested in draws(np.where(np.isnan(truth), -1, truth), n, number, 2):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 model = mh.numeric.Blend(gold=(scores.tasks[some], truth[some])).fit(scores)
             p, y = model.values_[tested], truth[tested].astype(int)
             both = np.stack([1 - p, p], axis=1)
-            found.append([accuracy(both, y), both.max(axis=1).mean(), mh.metrics.calibration_error(both, y)])
-        mean = np.mean(found, axis=0)
+            rows_of_draws.append([accuracy(both, y), both.max(axis=1).mean(), mh.metrics.calibration_error(both, y)])
+        mean = np.mean(rows_of_draws, axis=0)
         columns = ("accuracy", "stated", "calibration error")
         rows.append({"known classes": n} | {name: f"{value:.3f}" for name, value in zip(columns, mean, strict=True)})
     print(harness.markdown(rows))
@@ -259,15 +259,17 @@ def report_scores(data: Path, number: int) -> None:
         for n in (5, 10, 20, 50, 200):
             if n > np.isfinite(truth).sum() / 2:
                 continue
-            found = []
+            rows_of_draws = []
             for some, tested in draws(np.where(np.isfinite(truth), 0, -1), n, number, 3):
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     model = mh.numeric.Blend(gold=(log.tasks[some], truth[some])).fit(log)
                 y = truth[tested]
                 errors = [mh.metrics.rmse(one.values_[tested], y) for one in (model, plain)]
-                found.append([*errors, *(mh.metrics.coverage(one.intervals_[tested], y) for one in (model, plain))])
-            values = np.array(found)
+                rows_of_draws.append(
+                    [*errors, *(mh.metrics.coverage(one.intervals_[tested], y) for one in (model, plain))]
+                )
+            values = np.array(rows_of_draws)
             gain, mean = values[:, 1] - values[:, 0], values.mean(axis=0)
             rows.append(
                 {
@@ -287,25 +289,25 @@ def report_sets(data: Path, number: int) -> None:
     rows = []
     for name, log, truth in sets_of_labels(data):
         place = {task: code for code, task in enumerate(log.tasks.tolist())}
-        known = np.array([place[task] for task in truth if task in place])
+        codes_of_gold = np.array([place[task] for task in truth if task in place])
         plain, vote = mh.aggregate(log), mh.multilabel.SetVote().fit(log)
         for n in (5, 20, 50, 100, 200):
-            found = []
+            rows_of_draws = []
             for turn in range(number):
-                order = np.random.default_rng([turn, n]).permutation(known)
+                order = np.random.default_rng([turn, n]).permutation(codes_of_gold)
                 gold = {task: truth[task] for task in log.tasks[order[:n]].tolist()}
-                wanted = [truth[task] for task in log.tasks[order[n:]].tolist()]
+                expected = [truth[task] for task in log.tasks[order[n:]].tolist()]
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     models = mh.multilabel.PooledRelevance(gold=gold).fit(log), plain, vote
-                f1 = [mh.metrics.set_scores(one.label_sets_[order[n:]], wanted).f1 for one in models]
+                f1 = [mh.metrics.set_scores(one.label_sets_[order[n:]], expected).f1 for one in models]
                 right = [
-                    np.mean([set(a) == set(b) for a, b in zip(one.label_sets_[order[n:]], wanted, strict=True)])
+                    np.mean([set(a) == set(b) for a, b in zip(one.label_sets_[order[n:]], expected, strict=True)])
                     for one in models[:2]
                 ]
-                found.append([*f1, *right, *(one.confidence_[order[n:]].mean() for one in models[:2])])
-            mean = np.mean(found, axis=0)
-            gain = np.array(found)[:, 0] - np.array(found)[:, 1]
+                rows_of_draws.append([*f1, *right, *(one.confidence_[order[n:]].mean() for one in models[:2])])
+            mean = np.mean(rows_of_draws, axis=0)
+            gain = np.array(rows_of_draws)[:, 0] - np.array(rows_of_draws)[:, 1]
             rows.append(
                 {
                     "log": name,
@@ -337,8 +339,8 @@ def sets_of_labels(data: Path) -> Any:
     some = answers[answers["task"].isin(senses["task"])]
     frame = {"task": some["task"].tolist(), "worker": some["worker"].tolist(), "labels": some["label"].tolist()}
     log = mh.MultiLabels.from_frame(frame)
-    known = zip(senses["task"], senses["label"], strict=True)
-    yield "uds_wordsense", log, {task: (label,) for task, label in known if label in set(log.labels.tolist())}
+    pairs = zip(senses["task"], senses["label"], strict=True)
+    yield "uds_wordsense", log, {task: (label,) for task, label in pairs if label in set(log.labels.tolist())}
 
 
 def main() -> None:

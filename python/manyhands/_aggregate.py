@@ -34,9 +34,9 @@ def aggregate(
     kind
         What a frame holds, where its columns do not state it: ``"categorical"``, ``"numeric"``, ….
     gold
-        Known answers of some tasks, for classes, numbers, sets of labels and comparisons: a mapping from task to answer, a
-        frame with the columns ``task`` and ``label`` (``value``, ``labels``), or the path of a file. 20 to 300 known
-        answers correct all others and the workers' skills. Numbers may have gold of two classes.
+        Known answers of some tasks, for classes, numbers and sets of labels: a mapping from task to answer, a frame
+        with the columns ``task`` and ``label`` (``value``, ``labels``), or the path of a file. 20 to 300 known answers
+        correct all others and the workers' skills. Numbers may have gold of two classes.
     panel
         True where errors of the annotators coincide, as those of LLM judges do: all their votes on a task then count as
         one in confidences. False where they are independent. None to decide by the layout of the log; see

@@ -9,23 +9,23 @@ import manyhands as mh
 from manyhands.errors import GoldWarning
 
 
-def misled(seed, n=400, m=8):
+def misleading_log(seed, n=400, m=8):
     """Sets of three labels; half of the workers see "b" wherever "a" is, whether it is there or not."""
     rng = np.random.default_rng(seed)
     truth = rng.random((n, 3)) < 0.4
     rows = []
     for task in range(n):
         for worker in range(m):
-            seen = truth[task] ^ (rng.random(3) < 0.15)
+            answer = truth[task] ^ (rng.random(3) < 0.15)
             if worker < m // 2 + 1:
-                seen[1] = seen[0]
-            rows.append((task, worker, tuple(np.array(["a", "b", "c"])[seen])))
+                answer[1] = answer[0]
+            rows.append((task, worker, tuple(np.array(["a", "b", "c"])[answer])))
     tasks, workers, sets = zip(*rows, strict=True)
     log = mh.MultiLabels.from_frame({"task": tasks, "worker": workers, "labels": list(map(list, sets))})
     return log, [tuple(np.array(["a", "b", "c"])[one]) for one in truth]
 
 
-def fitted(log, gold):
+def fit(log, gold):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GoldWarning)
         return mh.aggregate(log, gold=gold)
@@ -38,9 +38,9 @@ def f1(model, truth, rest):
 def test_known_sets_correct_workers_who_share_an_error():
     gains, skills = [], []
     for seed in range(3):
-        log, truth = misled(seed)
+        log, truth = misleading_log(seed)
         rest = slice(60, None)
-        model = fitted(log, dict(enumerate(truth[:60])))
+        model = fit(log, dict(enumerate(truth[:60])))
         gains.append(f1(model, truth, rest) - f1(mh.aggregate(log), truth, rest))
         assert model.label_sets_[:60].tolist() == truth[:60]
         skills.append(model.workers_frame()["skill"].to_numpy())
@@ -58,7 +58,7 @@ def test_known_sets_of_a_good_crowd_do_no_harm():
         truth = list(crowd.truth)
         plain = mh.aggregate(crowd.log)
         for n in (2, 10, 60):
-            model = fitted(crowd.log, dict(zip(crowd.log.tasks[:n].tolist(), truth[:n], strict=True)))
+            model = fit(crowd.log, dict(zip(crowd.log.tasks[:n].tolist(), truth[:n], strict=True)))
             changes.append(f1(model, truth, slice(n, None)) - f1(plain, truth, slice(n, None)))
     assert np.mean(changes) > -0.002
     assert min(changes) > -0.015
@@ -66,21 +66,21 @@ def test_known_sets_of_a_good_crowd_do_no_harm():
 
 def test_labels_that_no_worker_gave_are_added_to_known_tasks_only():
     crowd = mh.simulate(60, 8, 4, answers_per_task=4, seed=1, kind="multilabel")
-    said = [set() for _ in range(60)]
+    chosen_labels = [set() for _ in range(60)]
     for row in crowd.log.to_frame().to_pylist():
-        said[row["task"]] |= set(row["labels"])
+        chosen_labels[row["task"]] |= set(row["labels"])
     every = set(crowd.log.labels.tolist())
-    task = next(task for task, labels in enumerate(said) if labels < every)
-    label = min(every - said[task])
-    model = fitted(crowd.log, dict(enumerate(crowd.truth[:30])) | {task: (label,)})
+    task = next(task for task, labels in enumerate(chosen_labels) if labels < every)
+    label = min(every - chosen_labels[task])
+    model = fit(crowd.log, dict(enumerate(crowd.truth[:30])) | {task: (label,)})
     assert model.label_sets_[task] == (label,)
     others = [place for place in range(60) if place not in (*range(30), task)]
-    assert all(set(model.label_sets_[place]) <= said[place] for place in others)
+    assert all(set(model.label_sets_[place]) <= chosen_labels[place] for place in others)
 
 
 def test_known_sets_survive_files_and_predict_new_tasks(tmp_path):
-    log, truth = misled(1, n=150)
-    model = fitted(log, dict(enumerate(truth[:60])))
+    log, truth = misleading_log(1, n=150)
+    model = fit(log, dict(enumerate(truth[:60])))
     model.save(tmp_path / "m.manyhands")
     loaded = mh.load(tmp_path / "m.manyhands")
     assert loaded.label_sets_.tolist() == model.label_sets_.tolist()
@@ -89,19 +89,19 @@ def test_known_sets_survive_files_and_predict_new_tasks(tmp_path):
 
 
 def test_known_sets_are_read_as_lists_and_as_text(tmp_path):
-    log, truth = misled(2, n=100)
+    log, truth = misleading_log(2, n=100)
     gold = dict(enumerate(truth[:30]))
-    wanted = fitted(log, gold).probabilities()
+    expected = fit(log, gold).probabilities()
     texts = {task: "|".join(labels) for task, labels in gold.items()}
-    assert fitted(log, texts).probabilities() == wanted
+    assert fit(log, texts).probabilities() == expected
     path = tmp_path / "gold.csv"
     path.write_text("task,labels\n" + "".join(f"{task},{text}\n" for task, text in texts.items() if text))
     some = {task: labels for task, labels in gold.items() if labels}
-    assert fitted(log, path).probabilities() == fitted(log, some).probabilities()
+    assert fit(log, path).probabilities() == fit(log, some).probabilities()
 
 
 def test_bad_gold_is_named():
-    log, _ = misled(0, n=20)
+    log, _ = misleading_log(0, n=20)
     with pytest.raises(ValueError, match="no worker named: 'zebra'"):
         mh.aggregate(log, gold={0: ["zebra"]})
     with pytest.raises(ValueError, match="999"):

@@ -255,11 +255,11 @@ def summary_of_errors(model: Any) -> str:
     if not hasattr(type(model), "assumption_"):
         return ""
     assumption = str(model.assumption_).replace("panel=True", "--panel").replace("panel=False", "--no-panel")
-    found = correlation_of(model)
-    if "correlation" not in found:
+    dependence = correlation_of(model)
+    if "correlation" not in dependence:
         return assumption
-    error = f" ± {found['correlation_error']:.2f}" if found["correlation_error"] else ""
-    return f"correlation {found['correlation']:.2f}{error} on a task; {assumption}"
+    error = f" ± {dependence['correlation_error']:.2f}" if dependence["correlation_error"] else ""
+    return f"correlation {dependence['correlation']:.2f}{error} on a task; {assumption}"
 
 
 def summary_of_gold(model: Any) -> str:

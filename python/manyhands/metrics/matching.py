@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from manyhands._base.checks import check_choice, listed
+from manyhands._base.checks import check_choice, preview
 from manyhands._base.frames import known_among, named_columns, well_known
 from manyhands.metrics._checks import (
     Bools,
@@ -157,14 +157,14 @@ def _read(path: str | os.PathLike[str]) -> Any:
 def _columns_of_answers(frame: Any, role: str, key: str, what: str) -> tuple[list[Any], list[Any]]:
     names, columns, _ = named_columns(frame)
     texts = [str(name) for name in names]
-    found = []
-    for wanted in (well_known(key), (role, "truth", "gold", "ground_truth", *well_known(role), *well_known("label"))):
-        known = next((one for name in wanted if (one := known_among(texts, (name,)))), None)
-        if known is None:
-            raise ValueError(f"{what} has no column {wanted[0]!r}; its columns are {listed(texts)}")
-        column = columns[texts.index(known[0])]
-        found.append(column.to_pylist() if hasattr(column, "to_pylist") else list(column))
-    return found[0], found[1]
+    lists = []
+    for choices in (well_known(key), (role, "truth", "gold", "ground_truth", *well_known(role), *well_known("label"))):
+        names_there = next((one for name in choices if (one := known_among(texts, (name,)))), None)
+        if names_there is None:
+            raise ValueError(f"{what} has no column {choices[0]!r}; its columns are {preview(texts)}")
+        column = columns[texts.index(names_there[0])]
+        lists.append(column.to_pylist() if hasattr(column, "to_pylist") else list(column))
+    return lists[0], lists[1]
 
 
 def _gold_of(gold: object) -> tuple[Values, Values]:

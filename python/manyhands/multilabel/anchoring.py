@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from manyhands._base.checks import counted, listed
+from manyhands._base.checks import plural, preview
 from manyhands._base.estimator import Array
 from manyhands._base.fitted import distributions, number, numbers, part
 from manyhands.categorical.anchoring import FULL_AT, Anchor, KnownVotes, fit_anchor
@@ -23,7 +23,7 @@ from manyhands.multilabel.table import MultiLabels
 
 Ints = npt.NDArray[np.int64]
 
-#: How far errors are taken to coincide: nothing in a log of sets tells.
+#: How far errors are taken to coincide: a log of sets does not show it.
 _DEPENDENCE = 0.5
 #: Pseudo-counts of a worker's rates without gold, next to known candidates.
 _PSEUDO = 10.0
@@ -43,16 +43,16 @@ class KnownSets:
         if gold is None:
             return None
         tasks, sets = match_answers(answers.tasks, gold, "labels")
-        named = [_members(one) for one in sets]
-        flat = [label for one in named for label in one]
+        label_lists = [_members(one) for one in sets]
+        flat = [label for one in label_lists for label in one]
         codes = {name: code for code, name in enumerate(answers.labels.tolist())}
         unknown = [label for label in dict.fromkeys(flat) if label not in codes]
         if unknown:
             raise ValueError(
-                f"gold has {counted(len(unknown), 'label')} that no worker named: {listed(unknown, 3)}; add them with "
+                f"gold has {plural(len(unknown), 'label')} that no worker named: {preview(unknown, 3)}; add them with "
                 "inventory= when the table is made, or correct the spelling"
             )
-        task = np.repeat(tasks, [len(one) for one in named])
+        task = np.repeat(tasks, [len(one) for one in label_lists])
         keys = task * len(codes) + np.array([codes[label] for label in flat], np.int64)
         return cls(tasks, np.unique(keys), len(codes))
 
@@ -60,11 +60,11 @@ class KnownSets:
         """Whether each candidate is in the known set of its task."""
         return np.isin(candidates.tasks * self.n_labels + candidates.labels, self.keys)
 
-    def settled(self, candidates: Candidates) -> Candidates:
+    def settle(self, candidates: Candidates) -> Candidates:
         """Candidates with those of known tasks certain, and with known labels that no worker gave."""
-        known = np.isin(candidates.tasks, self.tasks)
+        of_gold = np.isin(candidates.tasks, self.tasks)
         keys = candidates.tasks * self.n_labels + candidates.labels
-        probabilities = np.where(known, self.true(candidates), candidates.probabilities).astype(np.float64)
+        probabilities = np.where(of_gold, self.true(candidates), candidates.probabilities).astype(np.float64)
         more = np.setdiff1d(self.keys, keys)
         keys = np.concatenate([keys, more])
         order = np.argsort(keys, kind="stable")
@@ -98,28 +98,30 @@ class SetAnchor:
     #: Weights of the components of the correction, of two classes: not in the set, and in it.
     of_votes: YesNoAnchor = field(metadata=part(YesNoAnchor))
     #: Candidates in and not in the known sets, by worker, and how many of them the worker gave, (2, n_workers).
-    seen: Array = field(metadata=numbers("2m", least=0))
-    given: Array = field(metadata=numbers("2m", least=0))
+    n_candidates: Array = field(metadata=numbers("2m", least=0))
+    n_chosen: Array = field(metadata=numbers("2m", least=0))
     #: Known tasks that each worker answered, and the number of these tasks.
     tasks: Array = field(metadata=numbers("m", least=0))
     n_known: float = field(metadata=number(least=0))
 
-    def corrected(self, design: Design, probabilities: Array) -> Array:
+    def correct(self, design: Design, probabilities: Array) -> Array:
         """Probabilities of the candidates of a design."""
         votes = votes_of(design)
         rows = np.stack([1.0 - probabilities, probabilities], axis=1)
-        found = np.tensordot(self.of_votes.weights, self.of_votes.of_known(votes, rows), 1)
-        share: Array = found[:, 1] / found.sum(axis=1)
+        posterior = np.tensordot(self.of_votes.weights, self.of_votes.of_known(votes, rows), 1)
+        share: Array = posterior[:, 1] / posterior.sum(axis=1)
         return share
 
     def rates(self, recall: Array, alarms: Array) -> tuple[Array, Array]:
         """Recall and rate of false alarms of workers, updated by known candidates."""
-        counted_rates = (self.given + _PSEUDO * np.stack([recall, alarms])) / (self.seen + _PSEUDO)
-        return counted_rates[0], counted_rates[1]
+        rates = (self.n_chosen + _PSEUDO * np.stack([recall, alarms])) / (self.n_candidates + _PSEUDO)
+        return rates[0], rates[1]
 
     def carried_over(self, workers: Ints) -> SetAnchor:
         """The same for a table whose worker m was worker workers[m] in fit, or is new at -1."""
-        return replace(self, of_votes=self.of_votes.carried_over(workers, self.seen.sum(axis=0).astype(np.int64) + 1))
+        return replace(
+            self, of_votes=self.of_votes.carried_over(workers, self.n_candidates.sum(axis=0).astype(np.int64) + 1)
+        )
 
 
 def votes_of(design: Design) -> KnownVotes:
@@ -153,9 +155,9 @@ def learn(answers: MultiLabels, design: Design, candidates: Candidates, known: K
     weights = trust * anchor.weights + (1.0 - trust) * np.eye(4)[0]
     worker, yes = few.code // 2, few.code % 2
     true = few.classes[few.row] == 1
-    seen = np.stack([np.bincount(worker[kind], minlength=m) for kind in (true, ~true)]).astype(np.float64)
-    given = np.stack([np.bincount(worker[kind], yes[kind], m) for kind in (true, ~true)]).astype(np.float64)
+    n_candidates = np.stack([np.bincount(worker[kind], minlength=m) for kind in (true, ~true)]).astype(np.float64)
+    n_chosen = np.stack([np.bincount(worker[kind], yes[kind], m) for kind in (true, ~true)]).astype(np.float64)
     tasks, workers, _ = answers.codes()
     n_tasks = np.bincount(workers[np.isin(tasks, known.tasks)], minlength=m).astype(np.float64)
     of_votes = YesNoAnchor(**(vars(anchor) | {"weights": weights}))
-    return SetAnchor(of_votes, seen, given, n_tasks, float(len(known.tasks)))
+    return SetAnchor(of_votes, n_candidates, n_chosen, n_tasks, float(len(known.tasks)))

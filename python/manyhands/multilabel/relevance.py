@@ -138,7 +138,7 @@ class PooledRelevance(SetAggregator, default=True):
             check_number("threshold", self.threshold, least=0, most=1)
         check_number("patterns", self.patterns, least=1, most=1000, whole=True)
         check_number("seed", self.seed, least=0, whole=True)
-        known = KnownSets.of(votes, self.gold)
+        gold = KnownSets.of(votes, self.gold)
         design, tol, start = Design.of(votes), float(self.tol), np.zeros(0)
         if self.patterns > 1:
             initial_fit = _core.relevance_fit(design, start, max_iter=_PLAIN_PASSES, tol=tol)
@@ -151,14 +151,14 @@ class PooledRelevance(SetAggregator, default=True):
         candidates = Candidates(design.tasks, design.labels.astype(np.int64), result["posterior"])
         anchor: SetAnchor | None = None
         contradictions: tuple[str, ...] = ()
-        if known is not None:
-            anchor = learn(votes, design, candidates, known)
+        if gold is not None:
+            anchor = learn(votes, design, candidates, gold)
             if anchor is None:
                 contradictions = (_ONE_SIDED,)
             else:
-                corrected = anchor.corrected(design, candidates.probabilities)
+                corrected = anchor.correct(design, candidates.probabilities)
                 candidates = replace(candidates, probabilities=corrected)
-            candidates = known.settled(candidates)
+            candidates = gold.settle(candidates)
         return RelevanceFit(
             anchor=anchor,
             contradictions=contradictions,
@@ -275,7 +275,7 @@ class PooledRelevance(SetAggregator, default=True):
         probabilities = _core.relevance_posterior(recoded_design, rates[0], rates[1], fit.pattern_shares, fit.patterns)
         if fit.anchor is not None:
             anchor = fit.anchor.carried_over(now.workers.match(table._workers))
-            probabilities = anchor.corrected(design, probabilities)
+            probabilities = anchor.correct(design, probabilities)
         order = np.lexsort((codes[design.labels], design.tasks))
         return Candidates(design.tasks[order], codes[design.labels][order], probabilities[order])
 

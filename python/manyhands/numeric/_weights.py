@@ -28,8 +28,8 @@ def least_squares_on_simplex(products: Array) -> Array:
     return best
 
 
-def shrunk(best: Array, first: Array, gain: float, variance: float) -> Array:
-    """Weights of least error, shrunk toward a first model by how uncertain their gain over it is.
+def shrink(best: Array, first: Array, gain: float, variance: float) -> Array:
+    """Weights of least error, shrink toward a first model by how uncertain their gain over it is.
 
     By chance, each further model gains about one squared standard error: with d of them in use and a gain of t standard
     errors, the first model keeps a share of d / t².

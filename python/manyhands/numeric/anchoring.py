@@ -16,11 +16,11 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from manyhands._base.checks import counted
+from manyhands._base.checks import plural
 from manyhands._base.estimator import Array
 from manyhands._base.fitted import number, numbers, setting, texts
 from manyhands.metrics.matching import match_answers
-from manyhands.numeric._weights import least_squares_on_simplex, shrunk
+from manyhands.numeric._weights import least_squares_on_simplex, shrink
 from manyhands.numeric.table import Ratings
 
 Ints = npt.NDArray[np.int64]
@@ -29,9 +29,9 @@ Ints = npt.NDArray[np.int64]
 _STRENGTHS: dict[bool, tuple[float | None, ...]] = {False: (None, 60.0, 15.0), True: (8.0, 2.0, None)}
 #: Prior precision of intercept and slope: known tasks with errors as large as the residuals, or one logit.
 _PRECISION = {False: 3.0, True: 1.0}
-#: A default whose squared errors are so many times those of the mean of the known values is on another scale.
+#: A default whose squared errors are that many times those of the mean of the known values is on another scale.
 _OTHER_SCALE = 16.0
-#: From so many known values on.
+#: From this number of known values on.
 _FEWEST_OTHER = 10
 #: Pseudo-ratings by which origin and unit of a worker are shrunk to those of all.
 _RATINGS = 5.0
@@ -43,7 +43,7 @@ _MOST_TASKS = 2000
 #: Pseudo-counts of what errors are on known tasks, next to what was stated.
 _ERRORS, _NOISE = 10.0, 10.0
 _NEWTON_STEPS = 25
-#: Known tasks from which a contradiction is told, and its size in standard deviations.
+#: Known tasks from which a contradiction is reported, and its size in standard deviations.
 _LEAST_KNOWN, _SURPRISE = 5, 3.0
 
 
@@ -79,7 +79,7 @@ class KnownValues:
             ) from None
         if values.shape[1] != ratings.n_dims:
             raise ValueError(
-                f"gold has {counted(values.shape[1], 'number')} per task, and ratings have {ratings.n_dims}"
+                f"gold has {plural(values.shape[1], 'number')} per task, and ratings have {ratings.n_dims}"
             )
         if not np.isfinite(values).all():
             place = int(np.argmin(np.isfinite(values).all(axis=1)))
@@ -93,7 +93,7 @@ class KnownValues:
         names = sorted({str(one) for one in answers})
         if len(names) != 2 or ratings.n_dims != 1:
             raise ValueError(
-                f"ratings can tell two classes apart, and gold has {counted(len(names), 'class', 'classes')}: "
+                f"ratings can tell two classes apart, and gold has {plural(len(names), 'class', 'classes')}: "
                 f"{', '.join(map(repr, names[:5]))}; give gold of two classes, or numbers"
             )
         code = np.array([names.index(str(one)) for one in answers], np.float64)
@@ -129,34 +129,34 @@ class ValueAnchor:
     binary: bool = field(metadata=setting(bool))
     classes: tuple[str, ...] = field(metadata=texts())
     #: Answers of each worker to known tasks, and the number of these.
-    seen: Array = field(metadata=numbers("m", least=0))
-    known: float = field(metadata=number(least=0))
+    n_seen: Array = field(metadata=numbers("m", least=0))
+    n_known_tasks: float = field(metadata=number(least=0))
 
     @property
     def n_known(self) -> int:
         """Number of known tasks."""
-        return int(self.known)
+        return int(self.n_known_tasks)
 
     def of_table(self, ratings: Ratings, codes: Ints, default: Array) -> Array:
         """Corrected values of the tasks of a table, (n_tasks, n_dims).
 
         `codes` has the worker in fit of each worker of the table; those who were not in fit have the number of workers.
         """
-        tasks, workers, given = _columns(ratings)
+        tasks, workers, x = _columns(ratings)
         codes = codes[workers]
-        seen = codes < len(self.weights)
-        tasks, codes, given = tasks[seen], codes[seen], given[seen]
-        found = self.intercept + self.slope * default
+        n_seen = codes < len(self.weights)
+        tasks, codes, x = tasks[n_seen], codes[n_seen], x[n_seen]
+        corrected = self.intercept + self.slope * default
         for dim in range(default.shape[1]):
-            z = given[:, dim] / self.unit[codes, dim] - self.origin[codes, dim]
+            z = x[:, dim] / self.unit[codes, dim] - self.origin[codes, dim]
             cells = _Cells.of(tasks, codes, z, len(self.weights))
-            found[:, dim] += np.bincount(cells.task, self.weights[cells.worker, dim] * cells.z, len(default))
-        return np.asarray(_logistic(found) if self.binary else found)
+            corrected[:, dim] += np.bincount(cells.task, self.weights[cells.worker, dim] * cells.z, len(default))
+        return np.asarray(_logistic(corrected) if self.binary else corrected)
 
 
 def _columns(ratings: Ratings) -> tuple[Ints, Ints, Array]:
-    tasks, workers, given = ratings.codes()
-    values = np.asarray(given, np.float64).reshape(len(tasks), -1)
+    tasks, workers, values = ratings.codes()
+    values = np.asarray(values, np.float64).reshape(len(tasks), -1)
     return tasks.astype(np.int64), workers.astype(np.int64), values
 
 
@@ -179,13 +179,13 @@ class _Cells:
         row[tasks] = np.arange(len(tasks))
         keep = row[self.task] >= 0
         workers, column = np.unique(self.worker[keep], return_inverse=True)
-        found = np.zeros((len(tasks), len(workers)))
-        found[row[self.task[keep]], column] = self.z[keep]
-        return found, workers
+        corrected = np.zeros((len(tasks), len(workers)))
+        corrected[row[self.task[keep]], column] = self.z[keep]
+        return corrected, workers
 
 
 def _scales(workers: Ints, ratings: Array, n_workers: int) -> tuple[Array, Array]:
-    """Origin (in units) and unit of each worker's ratings, shrunk to those of all."""
+    """Origin (in units) and unit of each worker's ratings, shrink to those of all."""
     largest = float(np.abs(ratings).max(initial=0.0)) or 1.0
     x = ratings / largest
     n = np.bincount(workers, minlength=n_workers)
@@ -205,8 +205,8 @@ class _Linear:
     workers: Array
 
     def predict(self, head: Array, z: Array, binary: bool) -> Array:
-        found = head @ self.head + z @ self.workers
-        return np.asarray(_logistic(found) if binary else found)
+        corrected = head @ self.head + z @ self.workers
+        return np.asarray(_logistic(corrected) if binary else corrected)
 
 
 def _ridge(head: Array, z: Array, y: Array, prior: Array, strength: float | None, binary: bool) -> _Linear:
@@ -255,11 +255,11 @@ def blend_weights(errors: Array, trust: float) -> Array:
         return first
     best = least_squares_on_simplex(products / products[0, 0])
     gain = errors[0] ** 2 - (best @ errors) ** 2
-    weights = shrunk(best, first, float(gain.sum()), float((gain**2).sum()))
+    weights = shrink(best, first, float(gain.sum()), float((gain**2).sum()))
     return np.asarray(trust * weights + (1.0 - trust) * first)
 
 
-def anchored(ratings: Ratings, known: KnownValues, found: dict[str, Array]) -> dict[str, Any]:
+def correct(ratings: Ratings, known: KnownValues, fit: dict[str, Array]) -> dict[str, Any]:
     """Correct a fit by known values: its values, errors and workers, the correction, and what gold contradicts.
 
     Parameters
@@ -268,42 +268,40 @@ def anchored(ratings: Ratings, known: KnownValues, found: dict[str, Array]) -> d
         The log.
     known
         Its known values.
-    found
+    fit
         Values and errors of tasks, and bias, scale and noise of workers, by name, made without them.
     """
     if len(np.unique(known.values, axis=0)) == 1:
-        one = counted(len(known.tasks), "task")
+        one = plural(len(known.tasks), "task")
         remark = f"Gold has one value only ({one}), and corrects no other. Add gold of other tasks."
-        return _with_known(found["values"], found["errors"], known) | {"contradictions": (remark,)}
-    anchor, remarks = _learned(ratings, known, found["values"], found["errors"])
-    values = anchor.of_table(ratings, np.arange(ratings.n_workers), found["values"])
-    errors = found["errors"] * anchor.stretch
+        return _with_known(fit["values"], fit["errors"], known) | {"contradictions": (remark,)}
+    anchor, remarks = _learn(ratings, known, fit["values"], fit["errors"])
+    values = anchor.of_table(ratings, np.arange(ratings.n_workers), fit["values"])
+    errors = fit["errors"] * anchor.stretch
     if known.binary:
         errors = np.sqrt(values * (1.0 - values))
     fitted = _with_known(values, errors, known)
-    workers = _refitted(ratings, known, found, fitted["values"])
+    workers = _refit_workers(ratings, known, fit, fitted["values"])
     return {**fitted, "anchor": anchor, "contradictions": remarks, **workers}
 
 
 def _with_known(values: Array, errors: Array, known: KnownValues) -> dict[str, Any]:
-    """Values and errors in which known is known, whatever the crowd says."""
+    """Values and errors in which known is known, whatever the crowd answered."""
     values, errors = values.copy(), errors.copy()
     values[known.tasks], errors[known.tasks] = known.values, 0.0
     return {"values": values, "errors": errors}
 
 
-def _learned(
-    ratings: Ratings, known: KnownValues, default: Array, errors: Array
-) -> tuple[ValueAnchor, tuple[str, ...]]:
+def _learn(ratings: Ratings, known: KnownValues, default: Array, errors: Array) -> tuple[ValueAnchor, tuple[str, ...]]:
     """The correction of each dimension, and what known values contradict."""
-    tasks, workers, given = _columns(ratings)
+    tasks, workers, x = _columns(ratings)
     n, m = len(known.tasks), ratings.n_workers
     used = np.unique(np.linspace(0, n - 1, min(n, _MOST_TASKS)).astype(np.int64))
     at, parts = known.tasks[used], []
     remarks: list[str] = []
     for dim in range(default.shape[1]):
-        origin, unit = _scales(workers, given[:, dim], m)
-        cells = _Cells.of(tasks, workers, given[:, dim] / unit[workers] - origin[workers], m)
+        origin, unit = _scales(workers, x[:, dim], m)
+        cells = _Cells.of(tasks, workers, x[:, dim] / unit[workers] - origin[workers], m)
         z, active = cells.matrix(at, ratings.n_tasks)
         one = _fit_dimension(default[:, dim], at, known.values[used, dim], z, known.binary)
         trust = np.zeros(m)
@@ -313,16 +311,16 @@ def _learned(
         if not known.binary:
             remarks += _contradiction(default[known.tasks, dim] - known.values[:, dim], errors[known.tasks, dim])
     intercept, slope, weights, origin, unit, stretch = (np.stack(part, axis=-1) for part in zip(*parts, strict=True))
-    seen = np.bincount(workers[np.isin(tasks, known.tasks)], minlength=m).astype(np.float64)
+    n_seen = np.bincount(workers[np.isin(tasks, known.tasks)], minlength=m).astype(np.float64)
     anchor = ValueAnchor(
-        intercept, slope, weights, origin, unit, stretch, known.binary, known.classes, seen, known=float(n)
+        intercept, slope, weights, origin, unit, stretch, known.binary, known.classes, n_seen, n_known_tasks=float(n)
     )
     return anchor, tuple(remarks)
 
 
 @dataclass(frozen=True)
-class _Fitted:
-    """The average of members as one linear map, and its errors on held-out known tasks."""
+class _LinearMap:
+    """The weighted average as one linear map, and its errors on held-out known tasks."""
 
     intercept: float
     slope: float
@@ -330,7 +328,7 @@ class _Fitted:
     held_out: Array
 
 
-def _fit_dimension(default: Array, at: Ints, y: Array, z: Array, binary: bool) -> _Fitted:
+def _fit_dimension(default: Array, at: Ints, y: Array, z: Array, binary: bool) -> _LinearMap:
     center, spread = float(default.mean()), float(default.std())
     spread = spread if spread > 0 else 1.0
     head = np.column_stack([np.ones(len(at)), (default[at] - center) / spread])
@@ -348,8 +346,8 @@ def _fit_dimension(default: Array, at: Ints, y: Array, z: Array, binary: bool) -
     for turn in range(int(fold.max()) + 1 if len(at) > 1 else 0):
         train, rest = fold != turn, fold == turn
         for place, strength in enumerate(strengths):
-            found = _ridge(head[train], z[train], y[train], prior, strength, binary)
-            held_out[place, rest] = found.predict(head[rest], z[rest], binary) - y[rest]
+            corrected = _ridge(head[train], z[train], y[train], prior, strength, binary)
+            held_out[place, rest] = corrected.predict(head[rest], z[rest], binary) - y[rest]
     trust = min(1.0, len(at) / FULL_AT)
     members = [_ridge(head, z, y, prior, strength, binary) for strength in strengths]
     if not binary and not other_scale:
@@ -357,7 +355,7 @@ def _fit_dimension(default: Array, at: Ints, y: Array, z: Array, binary: bool) -
         members = [_Linear(np.array([center, spread]), np.zeros(z.shape[1])), *members]
     shares = blend_weights(held_out, trust) if len(at) > 1 else np.eye(len(members))[0]
     heads = shares @ np.stack([one.head for one in members])
-    return _Fitted(
+    return _LinearMap(
         float(heads[0] - heads[1] * center / spread),
         float(heads[1] / spread),
         shares @ np.stack([one.workers for one in members]),
@@ -365,40 +363,40 @@ def _fit_dimension(default: Array, at: Ints, y: Array, z: Array, binary: bool) -
     )
 
 
-def _stretch(found: _Fitted, errors: Array, default: Array) -> float:
-    """Factor of standard errors by what is found on held-out known tasks."""
-    stated = np.abs(found.slope) * errors
-    least = 1e-9 * max(float(np.abs(found.slope) * default.std()), 1e-300)
-    ratio = (found.held_out / np.maximum(stated, least)) ** 2
+def _stretch(line: _LinearMap, errors: Array, default: Array) -> float:
+    """Factor of standard errors by what is corrected on held-out known tasks."""
+    slope_errors = np.abs(line.slope) * errors
+    least = 1e-9 * max(float(np.abs(line.slope) * default.std()), 1e-300)
+    ratio = (line.held_out / np.maximum(slope_errors, least)) ** 2
     n = len(errors)
-    return float(np.abs(found.slope) * np.sqrt((ratio.sum() + _ERRORS) / (n + _ERRORS)))
+    return float(np.abs(line.slope) * np.sqrt((ratio.sum() + _ERRORS) / (n + _ERRORS)))
 
 
 def _contradiction(own: Array, errors: Array) -> list[str]:
     """What known values say of the default's standard errors, where that is a surprise."""
     n = len(own)
-    stated, found = float(np.sqrt((errors**2).mean())), float(np.sqrt((own**2).mean()))
-    if n < _LEAST_KNOWN or found**2 <= stated**2 * (1.0 + _SURPRISE * np.sqrt(2.0 / n)):
+    stated_error, rmse = float(np.sqrt((errors**2).mean())), float(np.sqrt((own**2).mean()))
+    if n < _LEAST_KNOWN or rmse**2 <= stated_error**2 * (1.0 + _SURPRISE * np.sqrt(2.0 / n)):
         return []
     return [
-        f"Without gold, the values of {counted(n, 'gold task')} had a standard error of {stated:.3g}, and their root "
-        f"mean squared error is {found:.3g}. Errors of workers probably coincide, or gold is on another scale."
+        f"Without gold, the values of {plural(n, 'gold task')} had a standard error of {stated_error:.3g}, and their "
+        f"root mean squared error is {rmse:.3g}. Errors of workers probably coincide, or gold is on another scale."
     ]
 
 
-def _refitted(ratings: Ratings, known: KnownValues, found: dict[str, Array], values: Array) -> dict[str, Array]:
+def _refit_workers(ratings: Ratings, known: KnownValues, fit: dict[str, Array], values: Array) -> dict[str, Array]:
     """Bias, scale and noise of workers with respect to corrected values; known tasks update the noise."""
-    tasks, workers, given = _columns(ratings)
-    m, default = ratings.n_workers, found["values"]
+    tasks, workers, x = _columns(ratings)
+    m, default = ratings.n_workers, fit["values"]
     n = np.maximum(np.bincount(workers, minlength=m), 1)[:, None]
-    bias = found["bias"] + _sums(workers, (default - values)[tasks], m) / n
+    bias = fit["bias"] + _sums(workers, (default - values)[tasks], m) / n
     spread = values.std(axis=0)
-    scale = found["scale"] * np.divide(default.std(axis=0), spread, out=np.ones_like(spread), where=spread > 0)
+    scale = fit["scale"] * np.divide(default.std(axis=0), spread, out=np.ones_like(spread), where=spread > 0)
     on = np.isin(tasks, known.tasks)
     who, at = workers[on], tasks[on]
-    off = given[on] - values[at] - bias[who] - (scale[who] - 1.0) * (values[at] - values.mean(axis=0))
-    seen = np.bincount(who, minlength=m)[:, None]
-    noise = np.sqrt((_NOISE * found["noise"] ** 2 + _sums(who, off**2, m)) / (_NOISE + seen))
+    off = x[on] - values[at] - bias[who] - (scale[who] - 1.0) * (values[at] - values.mean(axis=0))
+    n_seen = np.bincount(who, minlength=m)[:, None]
+    noise = np.sqrt((_NOISE * fit["noise"] ** 2 + _sums(who, off**2, m)) / (_NOISE + n_seen))
     return {"bias": bias, "scale": scale, "noise": noise}
 
 

@@ -18,8 +18,8 @@ from manyhands.errors import GoldWarning
 from manyhands.metrics.intervals import offset_errors
 from manyhands.numeric._hierarchy import Crowd, Structure, fit
 from manyhands.numeric._units import Units
-from manyhands.numeric._weights import least_squares_on_simplex, shrunk
-from manyhands.numeric.anchoring import KnownValues, ValueAnchor, anchored
+from manyhands.numeric._weights import least_squares_on_simplex, shrink
+from manyhands.numeric.anchoring import KnownValues, ValueAnchor, correct
 from manyhands.numeric.base import LEVEL, NumericAggregator, ValueFit, ValueFitted
 from manyhands.numeric.gaussian import predict_values, values_and_errors, worker_parameters_of
 from manyhands.numeric.simple import SINGLE_RATINGS_WARNING, pooled_variance
@@ -212,7 +212,7 @@ class Blend(NumericAggregator, default=True):
     def workers_frame(self) -> pa.Table:
         """Return one row per worker, as an Arrow table: the columns of every aggregator, and ``n_gold`` with gold."""
         frame, anchor = super().workers_frame(), self._anchor
-        return frame if anchor is None else frame.append_column("n_gold", [anchor.seen.astype(np.int64)])
+        return frame if anchor is None else frame.append_column("n_gold", [anchor.n_seen.astype(np.int64)])
 
     def _loud(self, fit: ValueFit) -> list[tuple[tuple[str, ...], type[Warning]]]:
         assert isinstance(fit, BlendFit)
@@ -226,7 +226,7 @@ class Blend(NumericAggregator, default=True):
         if self.panel is not None:
             check_flag("panel", self.panel)
         check_stopping(self.max_iter, self.tol)
-        known = KnownValues.of(votes, self.gold)
+        gold = KnownValues.of(votes, self.gold)
         table, units = votes.table, Units.of(votes.table)
         count_fit = _Steps(progress)
         mean_member = _mean(table, units)
@@ -245,8 +245,8 @@ class Blend(NumericAggregator, default=True):
         )
         if self.panel:
             errors = errors * np.sqrt(np.maximum(votes.labels_per_task, 1.0))[:, None]
-        found = {"values": units.back(values), "errors": units.sizes(errors), **worker_parameters_of(crowds[-1], units)}
-        more = {} if known is None else anchored(votes, known, found)
+        fit = {"values": units.back(values), "errors": units.sizes(errors), **worker_parameters_of(crowds[-1], units)}
+        more = {} if gold is None else correct(votes, gold, fit)
         return BlendFit(
             panel=bool(self.panel),
             shares=shares,
@@ -260,7 +260,7 @@ class Blend(NumericAggregator, default=True):
             n_iter=count_fit.step,
             converged=all(crowd.converged for crowd in crowds),
             remarks=() if crowds[-1].identifiable else (SINGLE_RATINGS_WARNING,),
-            **(found | more),
+            **(fit | more),
         )
 
     def _fit_member(self, table: _core.Ratings, units: Units, structure: Structure, count_fit: _Steps) -> Crowd:
@@ -358,7 +358,7 @@ class _Losses:
         self._parts.append((rows, errors, counts))
 
     def weights(self) -> Array:
-        """Return the least-squares weights, shrunk toward the initial model by the uncertainty of their gain."""
+        """Return the least-squares weights, shrink toward the initial model by the uncertainty of their gain."""
         initial_weights: Array = np.eye(len(self._products))[_START]
         scale = float(self._products[_START, _START])
         if not scale > 0:
@@ -373,7 +373,7 @@ class _Losses:
         total = float(by_task.sum())
         # Errors are correlated within tasks and within workers: use the larger variance.
         gain_variance = max(float((by_task**2).sum()), float((by_worker**2).sum()))
-        return shrunk(best, initial_weights, total, gain_variance)
+        return shrink(best, initial_weights, total, gain_variance)
 
 
 def _mean(table: _core.Ratings, units: Units) -> _Member:
