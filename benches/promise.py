@@ -2,17 +2,21 @@
 
     python benches/promise.py [--data ../shared/data] [--splits 1000] [--only ducks,face]
 
-Every log with at least 200 known classes. A split takes a random half of the known answers for the promise and
+Every log with at least 200 known answers. A split takes a random half of the known answers for the promise and
 measures the other half: the promise is broken if more than `error` of its kept answers there are wrong. "Best judge" is
 the worker most often right on the first half (at least 20 known answers, and half of those that the most complete
 worker has), whose answers are kept by the same test, all or none: judges have no confidence. "Stopping" keeps what
-`collect.stopping` calls done at the same error, without known answers. Writes docs/evidence/promise.md.
+`collect.stopping` calls done at the same error, without known answers; it is for classes. Writes
+docs/evidence/promise.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,6 +28,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 import manyhands as mh
+from manyhands.categorical.base import Aggregator
 from manyhands.collect import guarantee
 
 ROOT = Path(__file__).parents[1]
@@ -31,6 +36,8 @@ PAGE = ROOT / "docs" / "evidence" / "promise.md"
 ERRORS = (0.05, 0.1, 0.2)
 CONFIDENCE = 0.9
 LEAST = 200
+#: A probability that is below every level of a test.
+SELDOM = 1e-5
 
 HEAD = """# Promises of an error rate: measurements
 
@@ -38,7 +45,7 @@ Guide: [Promises](../promise.md). Made with `python benches/promise.py`.
 
 A random half of the known answers tests the thresholds, the other half measures: a promise is **broken** if more than
 the promised share of its kept answers there are wrong. {splits:,} splits per log, confidence 0.9, so at most 10 % may
-be broken. All shared logs with at least 200 known classes, fitted with the default.
+be broken. All shared logs with at least 200 known answers, fitted with the default.
 
 **Kept** is the mean share of tasks, in percent. In parentheses: the share that the best single judge keeps by the same
 test, then the share that `collect.stopping` calls done at that error and how many percent of those are wrong. The best
@@ -47,6 +54,27 @@ judge is chosen and tested with the same known answers, which flatters it where 
 | log | known | right | broken at .05, .1, .2 | kept at .05 (best judge; stopping: wrong) | kept at .1 | kept at .2 |
 |---|--:|--:|--:|--:|--:|--:|
 """
+
+
+@dataclass
+class Case:
+    """A fitted log with known answers."""
+
+    name: str
+    model: Any
+    #: Places of tasks with a known answer, and whether the model's is wrong.
+    index: Any
+    wrong: Any
+    #: Answers of workers to these tasks: place among the known ones, worker, whether it is right.
+    rows: Any
+    workers: Any
+    right: Any
+    #: Answers of each worker to all tasks.
+    answers: Any
+
+    @property
+    def codes(self) -> Any:
+        return self.model._won.codes if isinstance(self.model, Aggregator) else None
 
 
 def table(folder: Path, name: str) -> Any:
@@ -103,73 +131,197 @@ def panel(folder: Path) -> tuple[Any, Any]:
     return table(folder, "llms"), pa.table({"task": [t for t, _ in pairs], "label": [x for _, x in pairs]})
 
 
-def measure(name: str, votes: Any, known: dict[str, str], splits: int) -> dict[str, Any] | None:
+def cases(data: Path, only: set[str]) -> Iterator[Case]:
+    """All logs with enough known answers, fitted."""
+    for name, votes, truth in logs(data, only):
+        tasks = [task for task in votes.tasks.tolist() if task in truth]
+        if len(tasks) >= LEAST:
+            yield of_classes(name, votes, {task: truth[task] for task in tasks})
+    for name, read in OTHERS.items():
+        if (not only or name in only) and (data / name).is_dir():
+            yield read(name, data / name)
+
+
+def of_classes(name: str, votes: Any, known: dict[str, str]) -> Case:
     model = mh.aggregate(votes)
     place = {task: at for at, task in enumerate(model.tasks_.tolist())}
-    tasks = [task for task in known if task in place]
-    if len(tasks) < LEAST:
-        return None
-    index = np.array([place[task] for task in tasks])
-    truth = np.array([known[task] for task in tasks], object)
-    wrong = model.labels_[index] != truth
-    sure = model.confidence_
-    by_worker = verdicts(votes, index, truth)
-    figures: dict[str, Any] = {"name": name, "known": len(tasks), "right": 1 - wrong.mean()}
-    for error in ERRORS:
-        stop = mh.collect.stopping(model, error=error).done
-        stopped = stop[index]
-        rng = np.random.default_rng(0)
-        n_broken, shares, judge = 0, [], []
-        for _ in range(splits):
-            order = rng.permutation(len(index))
-            half, rest = np.split(order, [len(order) // 2])
-            one = guarantee.lowest_threshold(sure, index[half], wrong[half], error, CONFIDENCE)
-            there = sure[index[rest]] >= one.threshold
-            n_broken += bool(there.any() and wrong[rest][there].mean() > error)
-            shares.append(float((sure >= one.threshold).mean()))
-            judge.append(best_judge(by_worker, half, error, votes.n_tasks))
-        figures[error] = {
-            "broken": n_broken / splits,
-            "kept": float(np.mean(shares)),
-            "judge": float(np.mean(judge)),
-            "stopping": float(stop.mean()),
-            "stopping_wrong": float(wrong[stopped].mean()) if stopped.any() else 0.0,
-        }
-    return figures
-
-
-def verdicts(votes: Any, index: Any, truth: Any) -> Any:
-    """Known answers by worker: (row among the known, worker, right), and the answers of each worker."""
+    index = np.array([place[task] for task in known])
+    truth = np.array(list(known.values()), object)
     tasks, workers, labels = votes.codes()
     row = np.full(votes.n_tasks, -1)
     row[index] = np.arange(len(index))
     here = row[tasks] >= 0
-    right = votes.labels[labels[here]] == truth[row[tasks[here]]]
-    return row[tasks[here]], workers[here], np.asarray(right, bool), votes.labels_per_worker
+    right = np.asarray(votes.labels[labels[here]] == truth[row[tasks[here]]], bool)
+    wrong = np.asarray(model.labels_[index] != truth)
+    return Case(name, model, index, wrong, row[tasks[here]], workers[here], right, votes.labels_per_worker)
 
 
-def best_judge(by_worker: Any, half: Any, error: float, n_tasks: int) -> float:
+def of_other(name: str, log: Any, known: dict[str, Any], is_right: Any) -> Case:
+    """A log of another kind: `is_right` compares an answer with a known one."""
+    model = mh.aggregate(log)
+    index, wrong, _ = guarantee._compare(model, known, is_right)
+    row = {task: at for at, task in enumerate(known)}
+    lines = log.to_frame().to_pylist()
+    names = {worker: code for code, worker in enumerate(dict.fromkeys(line["worker"] for line in lines))}
+    answers = np.bincount([names[line["worker"]] for line in lines], minlength=len(names))
+    role = next(key for key in lines[0] if key not in ("task", "worker"))
+    lines = [line for line in lines if line["task"] in row]
+    return Case(
+        name,
+        model,
+        index,
+        wrong,
+        np.array([row[line["task"]] for line in lines]),
+        np.array([names[line["worker"]] for line in lines]),
+        np.array([is_right(line[role], known[line["task"]]) for line in lines], bool),
+        answers,
+    )
+
+
+def known_in(folder: Path, role: str, log: Any, change: Any = str) -> dict[str, Any]:
+    gold = table(folder, "gold")
+    pairs = zip(gold["task"].to_pylist(), gold[role].to_pylist(), strict=True)
+    tasks = set(log.tasks.tolist())
+    return {str(task): change(value) for task, value in pairs if str(task) in tasks}
+
+
+def movies(name: str, folder: Path) -> Case:
+    rows = table(folder, "labels")
+    columns = rows["task"].cast(pa.string()), rows["worker"].cast(pa.string()), rows["value"].cast(pa.float64())
+    log = mh.Ratings.from_arrays(*columns)
+    truth = known_in(folder, "value", log, float)
+    return of_other(f"{name} (within .1)", log, truth, lambda one, other: abs(one - other) <= 0.1)
+
+
+def speech(name: str, folder: Path) -> Case:
+    rows = table(folder, "labels")
+    log = mh.Texts.from_arrays(rows["task"].cast(pa.string()), rows["worker"], rows["label"].cast(pa.string()))
+    truth = known_in(folder, "label", log)
+
+    def is_right(one: str, other: str) -> bool:
+        words = one.lower().translate(str.maketrans("", "", ".,?!;:")).split()
+        return edits(words, other.split()) <= 0.1 * len(other.split())
+
+    return of_other(f"{name} (WER to .1)", log, truth, is_right)
+
+
+def edits(one: list[str], other: list[str]) -> int:
+    """Words to insert, delete or replace."""
+    before = list(range(len(other) + 1))
+    for row, word in enumerate(one, 1):
+        now = [row]
+        for column, right in enumerate(other, 1):
+            now.append(min(before[column] + 1, now[-1] + 1, before[column - 1] + (word != right)))
+        before = now
+    return before[-1]
+
+
+def senses(name: str, folder: Path) -> Case:
+    rows = table(folder, "labels")
+    sets = [one.split("|") if one else [] for one in rows["label"].to_pylist()]
+    log = mh.LabelSets.from_arrays(rows["task"].cast(pa.string()), rows["worker"], sets)
+    return of_other(name, log, known_in(folder, "label", log), lambda one, other: list(one) == [other])
+
+
+def relation(name: str, folder: Path) -> Case:
+    """Whether a sentence states that one thing causes the other: a class of a log of label sets."""
+    rows, gold = table(folder, "labels"), table(folder, "gold_binary")
+    answers = ["1" if "CAUSES" in one.split("|") else "0" for one in rows["label"].to_pylist()]
+    votes = mh.Annotations.from_arrays(rows["task"].cast(pa.string()), rows["worker"], answers)
+    lines = gold.to_pylist()
+    tasks = set(votes.tasks.tolist())
+    lines = [line for line in lines if line["class"] == "CAUSES" and str(line["task"]) in tasks]
+    return of_classes(f"{name} (causes)", votes, {str(line["task"]): str(line["label"]) for line in lines})
+
+
+def arguments(name: str, folder: Path) -> Case:
+    """Pairs as tasks with three classes; the known winners come from the same workers."""
+    rows, gold = table(folder, "labels"), table(folder, "gold")
+
+    def keys(frame: Any) -> tuple[list[str], list[str]]:
+        lines = [{key: str(value) for key, value in line.items()} for line in frame.to_pylist()]
+        pairs = [sorted((line["left"], line["right"])) for line in lines]
+        sides = [
+            "tie" if line["label"] not in pair else "first" if line["label"] == pair[0] else "second"
+            for line, pair in zip(lines, pairs, strict=True)
+        ]
+        return [" ".join(pair) for pair in pairs], sides
+
+    tasks, labels = keys(rows)
+    votes = mh.Annotations.from_arrays(tasks, rows["worker"], labels)
+    there = set(votes.tasks.tolist())
+    pairs = zip(*keys(gold), strict=True)
+    return of_classes(f"{name} (pairs)", votes, {task: winner for task, winner in pairs if task in there})
+
+
+#: Logs that are not votes on classes.
+OTHERS = {
+    "convarg": arguments,
+    "crowdspeech_dev_clean": speech,
+    "medical_re": relation,
+    "movie_reviews": movies,
+    "uds_wordsense": senses,
+}
+
+
+def measure(case: Case, splits: int) -> dict[str, Any]:
+    index, wrong, sure = case.index, case.wrong, np.asarray(case.model.confidence_)
+    figures: dict[str, Any] = {"name": case.name, "known": len(index), "right": 1 - wrong.mean()}
+    n_half = len(index) // 2
+    for error in ERRORS:
+        stop = mh.collect.stopping(case.model, error=error).done if case.codes is not None else None
+        rng = np.random.default_rng(0)
+        chains = guarantee.chains(sure, n_half, error, CONFIDENCE, case.codes)
+        n_broken, shares, judge = 0, [], []
+        for _ in range(splits):
+            half, rest = np.split(rng.permutation(len(index)), [n_half])
+            keep = guarantee.keep_answers(chains, sure, index[half], wrong[half], error, CONFIDENCE).keep
+            there = keep[index[rest]]
+            n_broken += bool(there.any() and wrong[rest][there].mean() > error)
+            shares.append(float(keep.mean()))
+            judge.append(best_judge(case, half, error, len(sure)))
+        figures[error] = {"broken": n_broken / splits, "kept": float(np.mean(shares)), "judge": float(np.mean(judge))}
+        if stop is not None:
+            stopped = stop[index]
+            n_wrong = float(wrong[stopped].mean()) if stopped.any() else 0.0
+            figures[error] |= {"stopping": float(stop.mean()), "stopping_wrong": n_wrong}
+    return figures
+
+
+def best_judge(case: Case, half: Any, error: float, n_tasks: int) -> float:
     """Share of the tasks kept by the worker most often right on a half, if all of theirs pass."""
-    rows, workers, right, answers = by_worker
-    inside = np.zeros(rows.max() + 1 if len(rows) else 0, bool)
-    inside[half[half < len(inside)]] = True
-    mine = inside[rows]
-    n_seen = np.bincount(workers[mine], minlength=len(answers))
-    hits = np.bincount(workers[mine], weights=right[mine], minlength=len(answers)).astype(int)
+    inside = np.zeros(len(case.index), bool)
+    inside[half] = True
+    mine, answers = inside[case.rows], case.answers
+    n_seen = np.bincount(case.workers[mine], minlength=len(answers))
+    hits = np.bincount(case.workers[mine], weights=case.right[mine], minlength=len(answers)).astype(int)
     enough = (n_seen >= 20) & (n_seen >= n_seen.max() / 2)
     if not enough.any():
         return 0.0
     best = int(np.where(enough, hits / np.maximum(n_seen, 1), -1).argmax())
     n, wrong, unseen = int(n_seen[best]), int(n_seen[best] - hits[best]), int(answers[best] - n_seen[best])
-    passes = max(guarantee._bounds(wrong, n, max(unseen, 0), CONFIDENCE)) <= error
+    passes = guarantee.chance(wrong, n, max(unseen, 0), error) <= 1 - CONFIDENCE + 1e-12
     return min(1.0, answers[best] / n_tasks) if passes else 0.0
+
+
+def chernoff(n_wrong: int, n: int, unseen: int, error: float) -> float:
+    """A bound of `guarantee.chance`, which saves most of the exact sums."""
+    if n_wrong >= n * error:
+        return 1.0
+    p = n_wrong / n
+    hidden = (n_wrong + int(error * unseen * (1 + 1e-12)) + 1) / (n + unseen)
+    q = min(error, hidden)
+    if p >= q:
+        return 1.0
+    distance = (p * math.log(p / q) if p else 0.0) + (1 - p) * math.log((1 - p) / (1 - q))
+    return math.exp(-n * distance)
 
 
 def line(figures: dict[str, Any]) -> str:
     rates = ", ".join(percent(figures[error]["broken"], 1) for error in ERRORS)
     cells = []
     for at in (figures[error] for error in ERRORS):
-        stopping = f"{percent(at['stopping'])}: {percent(at['stopping_wrong'])}"
+        stopping = f"{percent(at['stopping'])}: {percent(at['stopping_wrong'])}" if "stopping" in at else "–"
         cells.append(f"**{percent(at['kept'])}** ({percent(at['judge'])}; {stopping})")
     return (
         f"| {figures['name']} | {figures['known']:,} | {percent(figures['right'], 1)} | {rates} | {' | '.join(cells)} |"
@@ -184,14 +336,16 @@ def summary(rows: list[dict[str, Any]]) -> str:
     lines = []
     for error in ERRORS:
         of = [row[error] for row in rows]
-        mean = {name: percent(np.mean([at[name] for at in of])) for name in ("kept", "judge", "stopping")}
+        classes = [at for at in of if "stopping" in at]
+        all_kept, judge = (percent(np.mean([at[name] for at in of])) for name in ("kept", "judge"))
+        ours, stopping = (percent(np.mean([at[name] for at in classes])) for name in ("kept", "stopping"))
         worst = max(rows, key=lambda row: row[error]["broken"])
-        over = sum(at["stopping"] > 0 and at["stopping_wrong"] > error for at in of)
+        over = sum(at["stopping"] > 0 and at["stopping_wrong"] > error for at in classes)
         lines.append(
             f"- Error {error:g}: broken in {percent(np.mean([at['broken'] for at in of]), 1)} % of the splits on "
             f"average, {percent(worst[error]['broken'], 1)} % at worst ({worst['name']}). Tasks kept on average "
-            f"{mean['kept']} %, by the best judge {mean['judge']} %, by `collect.stopping` {mean['stopping']} %, which "
-            f"exceeds the error on {over} of {len(of)} logs."
+            f"{all_kept} %, by the best judge {judge} %. Of the {len(classes)} logs of classes {ours} %, by "
+            f"`collect.stopping` {stopping} %, which exceeds the error on {over} of them."
         )
     return "\n".join(lines)
 
@@ -203,23 +357,18 @@ def main() -> None:
     parser.add_argument("--only", type=lambda text: set(text.split(",")), default=set())
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    # The same bounds and thresholds come again in many splits.
-    guarantee._bounds = cache(guarantee._bounds)
-    plain = guarantee.thresholds
-    memory: dict[Any, Any] = {}
+    exact = cache(guarantee.chance)  # the same ones come again in many splits
 
-    def once(ordered: Any, *rest: Any) -> Any:
-        if rest not in memory:
-            memory[rest] = plain(ordered, *rest)
-        return memory[rest]
+    def chance(n_wrong: int, n: int, unseen: int, error: float) -> float:
+        bound = chernoff(n_wrong, n, unseen, error)
+        return bound if bound < SELDOM else exact(n_wrong, n, unseen, error)
 
-    guarantee.thresholds = once
+    guarantee.chance = chance
     rows = []
-    for name, votes, truth in logs(args.data, args.only):
-        memory.clear()
-        if (figures := measure(name, votes, truth, args.splits)) is not None:
-            rows.append(figures)
-            print(line(figures), flush=True)
+    for case in cases(args.data, args.only):
+        exact.cache_clear()
+        rows.append(measure(case, args.splits))
+        print(line(rows[-1]), flush=True)
     page = HEAD.format(splits=args.splits) + "\n".join(map(line, rows)) + "\n\n" + summary(rows) + "\n"
     print(summary(rows))
     if not args.only:

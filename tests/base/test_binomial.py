@@ -5,7 +5,14 @@ import math
 
 import pytest
 
-from manyhands._base.binomial import binomial_interval, binomial_upper, fewest_for, unseen_upper
+from manyhands._base.binomial import (
+    binomial_interval,
+    binomial_tail,
+    binomial_upper,
+    fewest_for,
+    unseen_tail,
+    unseen_upper,
+)
 
 
 def at_most(wrong, n, share):
@@ -40,3 +47,14 @@ def test_the_bound_of_the_unseen_is_a_count_by_definition(wrong, n, unseen):
     most = max(bad for bad in range(unseen + 1) if few(wrong + bad) > 0.1)
     assert unseen_upper(wrong, n, unseen, 0.9) == pytest.approx(most / unseen)
     assert unseen_upper(wrong, n, 0, 0.9) == 0.0
+    for share in (0.1, 0.25, 0.5):
+        too_many = int(share * unseen) + 1
+        expected = few(wrong + too_many) if too_many <= unseen else 0.0
+        assert unseen_tail(wrong, n, unseen, share) == pytest.approx(expected)
+        assert (unseen_tail(wrong, n, unseen, share) <= 0.1) == (unseen_upper(wrong, n, unseen, 0.9) <= share)
+
+
+@pytest.mark.parametrize(("wrong", "n"), [(0, 1), (2, 105), (7, 20), (20, 20), (300, 700)])
+def test_the_tail_is_a_sum_of_probabilities(wrong, n):
+    for share in (0.01, 0.3, 0.9):
+        assert binomial_tail(wrong, n, share) == pytest.approx(at_most(wrong, n, share), rel=1e-9, abs=1e-200)

@@ -270,6 +270,9 @@ def test_every_kind_is_answered_by_keys(browser, tmp_path, kind, keys, expected)
         assert desk.decisions()[row]["answer"] == expected
         wait(browser, lambda: browser.find_element("id", "last").is_displayed())
         wait(browser, lambda: not browser.execute_script("return document.body.hasAttribute('aria-busy')"))
+        content = text(browser, "reveal") + text(browser, "message") + text(browser, "work")
+        assert not any(part in content for part in ("{", "null", "undefined", "NaN", "[object"))
+        assert ("neither" in text(browser, "message")) == (expected is None)
         assert_quiet(browser)
         browser.get("about:blank")
 

@@ -29,11 +29,26 @@ def binomial_upper(wrong: int, n: int, confidence: float) -> float:
     low, high = wrong / n, 1.0
     for _ in range(60):
         share = (low + high) / 2
-        with np.errstate(divide="ignore"):
-            logs = ways + k * math.log(share) + (n - k) * (math.log1p(-share) if share < 1 else -math.inf)
-        seldom = float(np.exp(logs).sum()) <= 1 - confidence
-        low, high = (low, share) if seldom else (share, high)
+        low, high = (low, share) if _binomial_sum(ways, k, n, share) <= 1 - confidence else (share, high)
     return high
+
+
+def binomial_tail(wrong: int, n: int, share: float) -> float:
+    """Probability that a sample of n has at most `wrong`, if a share of all are wrong. O(wrong).
+
+    Examples
+    --------
+    >>> round(binomial_tail(0, 45, 0.05), 4)
+    0.0994
+    """
+    k = np.arange(min(wrong, n) + 1.0)
+    return _binomial_sum(_log_choose(float(n), k), k, n, share)
+
+
+def _binomial_sum(ways: Array, k: Array, n: int, share: float) -> float:
+    with np.errstate(divide="ignore"):
+        logs = ways + k * math.log(share) + (n - k) * (math.log1p(-share) if share < 1 else -math.inf)
+    return float(np.exp(logs).sum())
 
 
 def binomial_interval(hits: int, n: int, level: float = 0.95) -> tuple[float, float]:
@@ -68,12 +83,29 @@ def unseen_upper(wrong: int, n: int, unseen: int, confidence: float) -> float:
     low, high = -1, unseen
     while high - low > 0:
         middle = (low + high + 1) // 2
-        total, right = float(n + unseen), float(n + unseen - wrong - middle)
-        k = np.arange(max(0, n - int(right)), wrong + 1.0)
-        logs = _log_choose(wrong + float(middle), k) + _log_choose(right, n - k) - _log_choose(total, float(n))
-        seldom = float(np.exp(logs).sum()) <= 1 - confidence
+        seldom = _hypergeometric_tail(wrong, n, unseen, middle) <= 1 - confidence
         low, high = (low, middle - 1) if seldom else (middle, high)
     return max(low, 0) / unseen if unseen else 0.0
+
+
+def unseen_tail(wrong: int, n: int, unseen: int, share: float) -> float:
+    """Probability that a sample of n has at most `wrong`, if more than a share of the `unseen` are wrong. O(wrong).
+
+    Examples
+    --------
+    >>> round(unseen_tail(0, 45, 10**9, 0.05), 4), unseen_tail(0, 45, 10, 0.99)
+    (0.0994, 0.0)
+    """
+    too_many = math.floor(share * unseen * (1 + 1e-12)) + 1
+    return _hypergeometric_tail(wrong, n, unseen, too_many) if too_many <= unseen else 0.0
+
+
+def _hypergeometric_tail(wrong: int, n: int, unseen: int, hidden: int) -> float:
+    """Probability of at most `wrong` in a random n of n + unseen, of which wrong + hidden are wrong."""
+    right = float(n + unseen - wrong - hidden)
+    k = np.arange(max(0, n - int(right)), wrong + 1.0)
+    logs = _log_choose(wrong + float(hidden), k) + _log_choose(right, n - k)
+    return float(np.exp(logs - _log_choose(float(n + unseen), float(n))).sum())
 
 
 def _log_choose(n: float, k: Array | float) -> Array:

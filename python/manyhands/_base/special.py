@@ -11,8 +11,7 @@ def log_gamma(x: Array) -> Array:
     """Logarithm of the gamma function of positive numbers, by Stirling's series from 8 on; to about 1e-12."""
     shift = np.ones_like(x)
     up = np.array(x, np.float64)
-    for _ in range(8):
-        low = up < 8
+    while (low := up < 8).any():
         shift = np.where(low, shift * np.where(low, up, 1.0), shift)
         up = np.where(low, up + 1, up)
     series = 1 / 12 - (1 / 360 - (1 / 1260 - 1 / 1680 / up**2) / up**2) / up**2

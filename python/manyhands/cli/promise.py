@@ -110,7 +110,9 @@ def run(args: Namespace) -> None:
         content = report(args, votes, model, stages) | {"error": args.error, "confidence": args.confidence}
         # Nothing is kept at an infinite threshold, which JSON has no number for.
         content |= {name: getattr(outcome, name) for name in names}
-        content |= {"threshold": outcome.threshold if outcome.n_kept else None, "files": files_out}
+        by_class = {str(name): value for name, value in outcome.thresholds.items()}
+        content |= {"threshold": outcome.threshold if outcome.n_kept else None, "thresholds": by_class}
+        content |= {"files": files_out}
         print_json(args, content | ({"kept": outcome.kept.to_pylist()} if piped else {}))
         return
     if piped:

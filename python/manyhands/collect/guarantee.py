@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from manyhands._base import arrow
-from manyhands._base.binomial import binomial_upper, fewest_for, unseen_upper
+from manyhands._base.binomial import binomial_tail, binomial_upper, fewest_for, unseen_tail, unseen_upper
 from manyhands._base.checks import check_between, check_number, plural, preview, warn_of_data
 from manyhands._base.estimator import Array
 from manyhands._base.frames import names_of, take_columns
@@ -34,6 +34,11 @@ Match = float | Callable[[Any, Any], bool]
 _STEPS = 20
 #: Wrong answers that the strictest threshold can bear, so that one bad draw does not end the test.
 _BEARS = 2
+#: Parts of the error probability for the first, middle and last threshold, where tests begin, if that many wrong
+#: answers are expected among known ones at the promised rate.
+_STARTS, _MANY = (0.6, 0.2, 0.2), 20
+#: Part of the error probability for tests of each class by itself, and the wrong answers expected in each of them.
+_FOR_CLASSES, _MANY_IN_CLASS = 0.1, 5
 #: Tasks times options that a plan compares at most.
 _MOST_PAIRS = 1 << 26
 #: Standard errors by which known answers may look easier or harder than the log before that is reported.
@@ -63,19 +68,21 @@ class Promise:
     rest: pa.Table
     #: The least confidence of a kept answer; infinite where nothing can be kept.
     threshold: float
-    #: Clopper–Pearson upper bound of the error rate at the threshold; at the strictest one where none passes.
+    #: Clopper–Pearson upper bound of the error rate of kept answers; at the strictest threshold where none passes.
     error_bound: float
     #: The same for the kept answers that are not known, exact for this log; at most `error` where something is kept.
     unseen_bound: float
     error: float
     confidence: float
-    #: Known answers at or above the threshold, and how many of the model's are wrong there.
+    #: Known answers among the kept ones, and how many of the model's are wrong there.
     n_tested: int
     n_wrong: int
     #: All known answers.
     n_known: int
     n_kept: int
     n_rest: int
+    #: Thresholds of the kept classes, where testing them one by one keeps more answers than one threshold; else empty.
+    thresholds: dict[Any, float] = field(default_factory=dict)
     #: Who answers the rest: ``task``, ``worker``, ``cost``, ``expected_accuracy``; null where no option has time. None
     #: where no options were given.
     plan: pa.Table | None = None
@@ -132,7 +139,10 @@ class Promise:
         bound = max(self.error_bound, self.unseen_bound)
         tested = f"{self.n_wrong:,} of {plural(self.n_tested, 'known answer')} wrong, bound {bound:.2%}"
         total = plural(self.n_kept + self.n_rest, "task")
-        share = f"{self.n_kept:,} of {total} kept at confidence >= {self.threshold:.4g}"
+        where = f"confidence >= {self.threshold:.4g}"
+        if self.thresholds:
+            where = f"thresholds of {plural(len(self.thresholds), 'class', 'classes')}"
+        share = f"{self.n_kept:,} of {total} kept at {where}"
         share = share if self.n_kept else f"none of {total} can be kept; at the strictest threshold"
         plan = ""
         if self.plan is not None:
@@ -201,11 +211,18 @@ def promise(
     hypergeometric bound of the error rate among its tasks without a known answer, are at most `error`. Equal
     confidences are kept or left together. Time O(n_tasks log n_tasks); a plan takes O(n_rest · n_options) memory.
 
+    The most confident answers of a misled crowd may be the worst. Where 20 wrong answers are expected among the known
+    ones at the promised rate, the error probability 1 - `confidence` is divided: the test begins again at the middle
+    and at the last threshold with a fifth of it each (the fallback procedure, where a threshold that passes hands its
+    part on to the next), and a tenth of it tests every class by itself. The larger set is kept: that of one threshold
+    for all or that of the thresholds of classes.
+
     References
     ----------
     C. J. Clopper and E. S. Pearson, "The use of confidence or fiducial limits illustrated in the case of the binomial",
-    Biometrika 26 (1934). A. N. Angelopoulos et al., "Learn then test", Annals of Applied Statistics 19 (2025). J. Jung,
-    F. Brahman, Y. Choi, "Trust or escalate", ICLR (2025).
+    Biometrika 26 (1934). B. L. Wiens, A. Dmitrienko, "The fallback procedure for evaluating a single family of
+    hypotheses", Journal of Biopharmaceutical Statistics 15 (2005). A. N. Angelopoulos et al., "Learn then test", Annals
+    of Applied Statistics 19 (2025). J. Jung, F. Brahman, Y. Choi, "Trust or escalate", ICLR (2025).
 
     Examples
     --------
@@ -232,8 +249,9 @@ def promise(
     _check_unused(now, index)
     _check_enough(len(index), error, confidence)
     _warn_if_odd(sure, index)
-    tested = lowest_threshold(sure, index, wrong, error, confidence)
-    keep = sure >= tested.threshold
+    codes = now._won.codes if isinstance(now, Aggregator) else None
+    tested = keep_answers(chains(sure, len(index), error, confidence, codes), sure, index, wrong, error, confidence)
+    keep = tested.keep
     if not keep.any():
         warn_of_data(
             f"no answer can be kept at an error of {error:g} with confidence {confidence:g}: of "
@@ -249,7 +267,7 @@ def promise(
     return Promise(
         kept=_rows_of(frame, now, keep),
         rest=_rows_of(frame, now, ~keep),
-        threshold=tested.threshold,
+        threshold=float(sure[keep].min()) if keep.any() else math.inf,
         error_bound=tested.bound,
         unseen_bound=tested.unseen_bound,
         error=float(error),
@@ -259,6 +277,7 @@ def promise(
         n_known=len(index),
         n_kept=int(keep.sum()),
         n_rest=int((~keep).sum()),
+        thresholds={now.classes_.tolist()[code]: value for code, value in tested.thresholds.items()},
         plan=plan,
         _model=now,
         _truth=None if truth is None else (index, truth),
@@ -268,37 +287,114 @@ def promise(
 # ------------------------------------------------------------------------------------------------- thresholds
 
 
-@dataclass(frozen=True)
-class _Tested:
-    threshold: float
+@dataclass(frozen=True, eq=False)
+class Chain:
+    """Thresholds for all tasks or for those of one class, and the error probability each of them gets."""
+
+    #: The tasks; None for all.
+    inside: Marks | None
+    #: The strictest first.
+    thresholds: Array
+    #: Tasks at or above each of them.
+    sizes: Ints
+    levels: Array
+    #: The class; -1 for all tasks.
+    code: int = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Tested:
+    """What passed: the kept tasks, and bounds of their error rate."""
+
+    keep: Marks
     bound: float
     unseen_bound: float
     n: int
     n_wrong: int
+    #: Thresholds by the code of the class, where these are used.
+    thresholds: dict[int, float]
 
 
-def lowest_threshold(sure: Array, index: Ints, wrong: Marks, error: float, confidence: float) -> _Tested:
-    """The lowest threshold down to which all pass."""
-    ordered = np.sort(sure)
-    gold = sure[index]
-    first: _Tested | None = None
-    best: _Tested | None = None
-    for threshold in thresholds(ordered, len(index), error, confidence).tolist():
-        above = gold >= threshold
-        n, n_wrong = int(above.sum()), int(wrong[above].sum())
-        unseen = len(ordered) - int(np.searchsorted(ordered, threshold)) - n
-        now = _Tested(threshold, *_bounds(n_wrong, n, unseen, confidence), n, n_wrong)
-        first = first or now
-        if max(now.bound, now.unseen_bound) > error:
-            break
-        best = now
-    assert first is not None
-    return best or replace(first, threshold=math.inf)
+def chains(sure: Array, n_known: int, error: float, confidence: float, codes: Ints | None) -> list[Chain]:
+    """Return what is tested at which level: it depends on how many answers are known, not on which are right.
+
+    The levels sum to 1 - confidence, hence a threshold that breaks the promise passes at most so often.
+    """
+    delta, n_expected = 1 - confidence, n_known * error
+    if n_expected < _MANY:
+        return [_chain(sure, None, n_known, error, delta, (1.0,))]
+    sizes = np.zeros(0, np.int64) if codes is None else np.bincount(codes)
+    classes = np.flatnonzero(sizes * n_expected >= _MANY_IN_CLASS * len(sure)).tolist()
+    whole = delta * (1 - _FOR_CLASSES) if classes else delta
+    parts = [_chain(sure, None, n_known, error, whole, _STARTS)]
+    for code in classes:
+        inside = codes == code
+        n = round(n_known * int(sizes[code]) / len(sure))
+        parts.append(_chain(sure, inside, n, error, delta * _FOR_CLASSES / len(classes), _STARTS, code))
+    return parts
 
 
-def _bounds(n_wrong: int, n: int, unseen: int, confidence: float) -> tuple[float, float]:
-    """Bounds of the error rate at a threshold, and of that among its tasks without a known answer."""
-    return binomial_upper(n_wrong, n, confidence), unseen_upper(n_wrong, n, unseen, confidence)
+def _chain(
+    sure: Array,
+    inside: Marks | None,
+    n_known: int,
+    error: float,
+    delta: float,
+    starts: tuple[float, ...],
+    code: int = -1,
+) -> Chain:
+    """Thresholds of some tasks, and a part of the error probability for each place where the test begins."""
+    ordered = np.sort(sure if inside is None else sure[inside])
+    values = thresholds(ordered, n_known, error, 1 - delta)
+    levels = np.zeros(len(values))
+    np.add.at(levels, np.linspace(0, len(values) - 1, len(starts)).round().astype(np.int64), delta * np.array(starts))
+    return Chain(inside, values, len(ordered) - np.searchsorted(ordered, values), levels, code)
+
+
+def keep_answers(parts: list[Chain], sure: Array, index: Ints, wrong: Marks, error: float, confidence: float) -> Tested:
+    """Return the answers to keep: the larger of what one threshold and what thresholds by class keep."""
+    lowest = [_lowest(part, sure, index, wrong, error) for part in parts]
+    sizes = [int(part.sizes[at]) if at >= 0 else 0 for part, at in zip(parts, lowest, strict=True)]
+    whole = parts[0]
+    by_class: dict[int, float] = {}
+    keep = np.zeros(len(sure), np.bool_)
+    if sum(sizes[1:]) > sizes[0]:
+        for part, at in zip(parts[1:], lowest[1:], strict=True):
+            if at >= 0:
+                assert part.inside is not None
+                by_class[part.code] = float(part.thresholds[at])
+                keep |= part.inside & (sure >= part.thresholds[at])
+    elif lowest[0] >= 0:
+        keep = sure >= whole.thresholds[lowest[0]]
+    # Where nothing passes, the bounds are those of the strictest threshold.
+    bounded = keep if keep.any() else sure >= whole.thresholds[0]
+    n, n_wrong = int(bounded[index].sum()), int(wrong[bounded[index]].sum())
+    unseen = int(bounded.sum()) - n
+    bounds = binomial_upper(n_wrong, n, confidence), unseen_upper(n_wrong, n, unseen, confidence)
+    return Tested(keep, *bounds, n, n_wrong, by_class)
+
+
+def _lowest(part: Chain, sure: Array, index: Ints, wrong: Marks, error: float) -> int:
+    """Place of the lowest threshold that passes; -1 if none does."""
+    here = slice(None) if part.inside is None else part.inside[index]
+    gold, bad = sure[index][here], wrong[here]
+    n = len(gold) - np.searchsorted(np.sort(gold), part.thresholds)
+    n_wrong = int(bad.sum()) - np.searchsorted(np.sort(gold[bad]), part.thresholds)
+    level, lowest = 0.0, -1
+    for at, (more, size) in enumerate(zip(part.levels.tolist(), part.sizes.tolist(), strict=True)):
+        level += more
+        if level and chance(int(n_wrong[at]), int(n[at]), size - int(n[at]), error) <= level:
+            lowest = at
+        else:
+            level = 0.0
+    return lowest
+
+
+def chance(n_wrong: int, n: int, unseen: int, error: float) -> float:
+    """Probability of at most that many wrong ones among n known answers, if the promise is broken."""
+    if n_wrong >= n * error:
+        return 1.0
+    return max(binomial_tail(n_wrong, n, error), unseen_tail(n_wrong, n, unseen, error))
 
 
 def thresholds(ordered: Array, n_known: int, error: float, confidence: float) -> Array:
@@ -314,7 +410,7 @@ def thresholds(ordered: Array, n_known: int, error: float, confidence: float) ->
     for bears in range(_BEARS, -1, -1):
         for first, size in enumerate(sizes.tolist()):
             expected = size * n_known // n
-            if max(_bounds(bears, expected, size - expected, confidence)) <= error:
+            if chance(bears, expected, size - expected, error) <= 1 - confidence:
                 if bears == 0 or size <= n / 2:
                     return np.asarray(values[first:])
                 break

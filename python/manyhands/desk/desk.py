@@ -372,9 +372,12 @@ def _fingerprint(votes: Any) -> str:
         column = arrow.one_chunk(frame.column(name))
         digest.update(name.encode())
         if not pa.types.is_floating(column.type):
-            coded = column.cast(pa.large_string()).dictionary_encode()
-            digest.update("\0".join(coded.dictionary.to_pylist()).encode())
+            if pa.types.is_dictionary(column.type):  # may hold values that no row has
+                column = column.cast(pa.large_string())
+            coded = column.dictionary_encode()
+            digest.update("\0".join(coded.dictionary.cast(pa.large_string()).to_pylist()).encode())
             column = coded.indices
         digest.update(arrow.to_numpy(column.is_null()).tobytes())
-        digest.update(arrow.to_numpy(column.fill_null(0)).tobytes())
+        # Filling loads pandas where it is installed.
+        digest.update(arrow.to_numpy(column.fill_null(0) if column.null_count else column).tobytes())
     return digest.hexdigest()[:32]

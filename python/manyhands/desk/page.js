@@ -21,7 +21,23 @@ function make(tag, attributes = {}, ...content) {
 }
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
 const pause = (seconds) => new Promise((done) => setTimeout(done, 1000 * seconds));
-const show = (value) => (value === null ? "neither" : typeof value === "object" ? JSON.stringify(value) : String(value));
+const short = (number) => String(Number.isInteger(number) ? number : Number(number.toPrecision(6)));
+
+/** A value from the server as people read it: ids, answers and votes of every kind. */
+function show(value) {
+  if (value === null) return session.form === "pair" ? "neither" : "none";
+  if (typeof value === "number") return short(value);
+  if (typeof value === "boolean" && session.form === "accept") return value ? "accepted" : "rejected";
+  if (!Array.isArray(value)) return typeof value === "object" ? JSON.stringify(value) : String(value);
+  if (!value.length) return "none";
+  return value.map((one) => (session.form === "spans" && one !== null && typeof one === "object" ? showSpan(one) : show(one))).join(", ");
+}
+
+/** A span by its tag and its words, where the page still has them. */
+function showSpan({ start, end, tag }) {
+  const words = ((task && task.tokens) || []).filter((one) => start <= one[0] && one[1] <= end).map((one) => one[2]);
+  return `${tag}: ${words.length ? `“${words.join(" ")}”` : `${start}–${end}`}`;
+}
 
 // ------------------------------------------------------------------------------------------------ the server
 
@@ -166,7 +182,7 @@ function drawTask(next) {
     return;
   }
   const form = session.form;
-  const name = form === "pair" ? "Which is better?" : `Task ${show(task.task)}`;
+  const name = form === "pair" ? "Which is better?" : `Task ${String(task.task)}`;
   $("asked").textContent = name;
   $("item").replaceChildren(...drawItem());
   $("form").replaceChildren(...FORMS[form]());
@@ -176,7 +192,7 @@ function drawTask(next) {
 }
 
 function drawItem() {
-  const image = () => make("img", { src: `/image?task=${encodeURIComponent(JSON.stringify(task.task))}`, alt: `Image of task ${show(task.task)}` });
+  const image = () => make("img", { src: `/image?task=${encodeURIComponent(JSON.stringify(task.task))}`, alt: `Image of task ${String(task.task)}` });
   if (session.form === "accept") return [drawShapes(task.image ? image() : null)];
   const parts = [];
   if (task.image) parts.push(image());
@@ -195,6 +211,7 @@ function drawShapes(image) {
     else frame.append(drawBoxes(task.boxes, width, height));
   };
   if (image) image.addEventListener("load", () => place(image.naturalWidth, image.naturalHeight));
+  else if (task.boxes && !task.boxes.length) return make("p", {}, "No boxes.");
   else {
     const edge = (names) => Math.max(1, ...(task.boxes || []).flatMap((one) => names.map((name) => one[name])));
     place(1.05 * edge(["x1", "x2"]), 1.05 * edge(["y1", "y2"]));
@@ -207,7 +224,7 @@ function drawBoxes(boxes, width, height) {
   const svg = document.createElementNS(space, "svg");
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   svg.setAttribute("role", "img");
-  svg.setAttribute("aria-label", `${boxes.length} boxes: ${boxes.map((one) => show(one.label ?? "box")).join(", ")}`);
+  svg.setAttribute("aria-label", `${boxes.length} boxes: ${boxes.map((one) => String(one.label ?? "box")).join(", ")}`);
   for (const one of boxes) {
     const box = document.createElementNS(space, "rect");
     const sides = { x: one.x1, y: one.y1, width: one.x2 - one.x1, height: one.y2 - one.y1 };
@@ -265,7 +282,7 @@ const FORMS = {
       if (field.value.trim() === "" || !Number.isFinite(value)) { say("Type a number.", true); return; }
       decide(value);
     };
-    const label = `Number (answers lie between ${session.low} and ${session.high})`;
+    const label = `Number (answers lie between ${short(session.low)} and ${short(session.high)})`;
     return [make("label", {}, label, field), decideButton(send)];
   },
   text() {
@@ -365,8 +382,21 @@ function tokenKeys(event) {
 
 // ------------------------------------------------------------------------------------------------ the votes
 
+/** A vote on boxes or a mask in one cell. */
+function asShape(vote) {
+  if ("x1" in vote) {
+    const { worker, x1, y1, x2, y2, label = null } = vote;
+    if (x1 === null) return { worker, boxes: "none" };
+    return { worker, boxes: `${label === null ? "" : `${label}: `}${short(x1)}, ${short(y1)} – ${short(x2)}, ${short(y2)}` };
+  }
+  const { size: [height, width], counts } = JSON.parse(vote.mask);
+  const area = counts.reduce((sum, count, run) => sum + (run % 2 ? count : 0), 0);
+  return { worker: vote.worker, mask: `${area.toLocaleString("en-US")} of ${(height * width).toLocaleString("en-US")} pixels` };
+}
+
 function drawVotes(votes) {
-  const rows = votes.slice(0, 200);
+  const first = votes.slice(0, 200);
+  const rows = session.form === "accept" ? first.map(asShape) : first;
   if (!rows.length) return make("p", {}, "No votes.");
   const names = Object.keys(rows[0]).sort((a, b) => (b === "worker") - (a === "worker"));
   const cut = (text) => (text.length > 160 ? `${text.slice(0, 160)}…` : text);
@@ -380,7 +410,7 @@ function drawLast(content) {
   const same = JSON.stringify(decision.answer) === JSON.stringify(decision.before);
   const sure = content.confidence === null ? "" : ` (confidence ${content.confidence.toFixed(3)})`;
   $("reveal").replaceChildren(
-    make("p", {}, `Task ${show(decision.task)}: `, make("strong", {}, session.form === "accept" ? (decision.answer ? "accepted" : "rejected") : show(decision.answer))),
+    make("p", {}, `${session.form === "pair" ? "Pair" : "Task"} ${[decision.task].flat().join(" – ")}: `, make("strong", {}, show(decision.answer))),
     ...(session.form === "accept" ? [] : [make("p", { class: same ? "agreed" : "changed" },
       same ? `The annotators' answer is the same${sure}.` : `The annotators' answer was ${show(decision.before)}${sure}.`)]),
     drawVotes(content.votes));
