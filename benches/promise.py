@@ -1,6 +1,6 @@
 """How often promises of an error rate are broken on real logs, and how many tasks they keep.
 
-    python benches/promise.py [--data ../shared/data] [--splits 1000] [--only ducks,face]
+    python benches/promise.py [--data ../shared/data] [--splits 1000] [--only ducks,face] [--rows FILE]
 
 Every log with at least 200 known answers. A split takes a random half of the known answers for the promise and
 measures the other half: the promise is broken if more than `error` of its kept answers there are wrong. "Best judge" is
@@ -13,6 +13,7 @@ docs/evidence/promise.md.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import warnings
 from collections.abc import Iterator
@@ -317,6 +318,10 @@ def chernoff(n_wrong: int, n: int, unseen: int, error: float) -> float:
     return math.exp(-n * distance)
 
 
+def from_json(text: str) -> dict[str, Any]:
+    return {float(key) if key[0] == "0" else key: value for key, value in json.loads(text).items()}
+
+
 def line(figures: dict[str, Any]) -> str:
     rates = ", ".join(percent(figures[error]["broken"], 1) for error in ERRORS)
     cells = []
@@ -355,6 +360,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
     parser.add_argument("--splits", type=int, default=1000)
     parser.add_argument("--only", type=lambda text: set(text.split(",")), default=set())
+    parser.add_argument("--rows", type=Path, help="keep figures of each log as a line of JSON, and take those it has")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     exact = cache(guarantee.chance)  # the same ones come again in many splits
@@ -365,10 +371,19 @@ def main() -> None:
 
     guarantee.chance = chance
     rows = []
+    if args.rows is not None and args.rows.exists():
+        rows = [from_json(text) for text in args.rows.read_text("utf-8").splitlines()]
+    names = {row["name"] for row in rows}
     for case in cases(args.data, args.only):
+        if case.name in names:
+            continue
         exact.cache_clear()
         rows.append(measure(case, args.splits))
         print(line(rows[-1]), flush=True)
+        if args.rows is not None:
+            with args.rows.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(rows[-1]) + "\n")
+    rows.sort(key=lambda row: row["name"])
     page = HEAD.format(splits=args.splits) + "\n".join(map(line, rows)) + "\n\n" + summary(rows) + "\n"
     print(summary(rows))
     if not args.only:

@@ -93,7 +93,7 @@ def unseen_tail(wrong: int, n: int, unseen: int, share: float) -> float:
 
     Examples
     --------
-    >>> round(unseen_tail(0, 45, 10**9, 0.05), 4), unseen_tail(0, 45, 10, 0.99)
+    >>> round(unseen_tail(0, 45, 10**9, 0.05), 4), round(unseen_tail(0, 45, 10, 0.99), 4)
     (0.0994, 0.0)
     """
     too_many = math.floor(share * unseen * (1 + 1e-12)) + 1

@@ -303,7 +303,7 @@ class Chain:
 
 
 @dataclass(frozen=True, eq=False)
-class Tested:
+class Outcome:
     """What passed: the kept tasks, and bounds of their error rate."""
 
     keep: Marks
@@ -351,7 +351,9 @@ def _chain(
     return Chain(inside, values, len(ordered) - np.searchsorted(ordered, values), levels, code)
 
 
-def keep_answers(parts: list[Chain], sure: Array, index: Ints, wrong: Marks, error: float, confidence: float) -> Tested:
+def keep_answers(
+    parts: list[Chain], sure: Array, index: Ints, wrong: Marks, error: float, confidence: float
+) -> Outcome:
     """Return the answers to keep: the larger of what one threshold and what thresholds by class keep."""
     lowest = [_lowest(part, sure, index, wrong, error) for part in parts]
     sizes = [int(part.sizes[at]) if at >= 0 else 0 for part, at in zip(parts, lowest, strict=True)]
@@ -371,7 +373,7 @@ def keep_answers(parts: list[Chain], sure: Array, index: Ints, wrong: Marks, err
     n, n_wrong = int(bounded[index].sum()), int(wrong[bounded[index]].sum())
     unseen = int(bounded.sum()) - n
     bounds = binomial_upper(n_wrong, n, confidence), unseen_upper(n_wrong, n, unseen, confidence)
-    return Tested(keep, *bounds, n, n_wrong, by_class)
+    return Outcome(keep, *bounds, n, n_wrong, by_class)
 
 
 def _lowest(part: Chain, sure: Array, index: Ints, wrong: Marks, error: float) -> int:
