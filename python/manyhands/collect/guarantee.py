@@ -249,7 +249,9 @@ def promise(
     _check_unused(now, index)
     _check_enough(len(index), error, confidence)
     _warn_if_odd(sure, index)
-    codes = now._won.codes if isinstance(now, Aggregator) else None
+    codes, classes = None, []
+    if isinstance(now, Aggregator):
+        codes, classes = now._won.codes.astype(np.int64), now.classes_.tolist()
     tested = keep_answers(chains(sure, len(index), error, confidence, codes), sure, index, wrong, error, confidence)
     keep = tested.keep
     if not keep.any():
@@ -277,7 +279,7 @@ def promise(
         n_known=len(index),
         n_kept=int(keep.sum()),
         n_rest=int((~keep).sum()),
-        thresholds={now.classes_.tolist()[code]: value for code, value in tested.thresholds.items()},
+        thresholds={classes[code]: value for code, value in tested.thresholds.items()},
         plan=plan,
         _model=now,
         _truth=None if truth is None else (index, truth),
@@ -328,7 +330,7 @@ def chains(sure: Array, n_known: int, error: float, confidence: float, codes: In
     whole = delta * (1 - _FOR_CLASSES) if classes else delta
     parts = [_chain(sure, None, n_known, error, whole, _STARTS)]
     for code in classes:
-        inside = codes == code
+        inside = np.asarray(codes == code)
         n = round(n_known * int(sizes[code]) / len(sure))
         parts.append(_chain(sure, inside, n, error, delta * _FOR_CLASSES / len(classes), _STARTS, code))
     return parts
