@@ -31,7 +31,7 @@ from scipy.special import ndtr
 import data
 import harness
 import manyhands as mh
-from manyhands.categorical._calibration import EVEN, calibrated, information
+from manyhands.categorical._calibration import EVEN, calibrate, information
 from manyhands.categorical.base import Aggregator
 
 # fmt: off
@@ -150,7 +150,7 @@ def recalibrated(votes: mh.Annotations, index: np.ndarray, truth: np.ndarray) ->
     return [
         {
             "correlation": correlation,
-            "log-loss": mh.metrics.log_loss(told := calibrated(plain, effective, correlation, EVEN), truth),
+            "log-loss": mh.metrics.log_loss(told := calibrate(plain, effective, correlation, EVEN), truth),
             "calibration error": mh.metrics.calibration_error(told, truth),
         }
         for correlation in CORRELATIONS

@@ -26,7 +26,7 @@ import manyhands as mh
 from manyhands import _core
 from manyhands._base.sources import Layout, Source
 from manyhands._base.table import Records
-from manyhands.io.exports import READERS, Export, opened
+from manyhands.io.exports import READERS, Export, open_export
 from manyhands.io.exports.export import Answer
 from manyhands.io.exports.files import export_files
 
@@ -111,7 +111,7 @@ def opened_export(data: bytes) -> list[Any]:
     """The tables of all questions of a document, whose first byte chooses what it is called."""
     path = scratch(DOCUMENTS[data[0] % len(DOCUMENTS)])
     path.write_bytes(data[1:])
-    found = opened([Source(path, Layout())], "auto")
+    found = open_export([Source(path, Layout())], "auto")
     if not isinstance(found, Export):
         return [mh.read(path)]
     return [found.table(question) for question, kind in found.questions.items() if kind in Records._kinds]
@@ -255,7 +255,7 @@ def written(documents: Sequence[structure.Document], *folders: str) -> list[Path
 def read_files(paths: Sequence[Path]) -> tuple[Export | None, str]:
     """Read files as an export of the platform that recognizes them; None, with no name, for plain tables."""
     sources = [Source(path, Layout()) for path in paths]
-    export = opened(sources, "auto")
+    export = open_export(sources, "auto")
     if not isinstance(export, Export):
         return None, ""
     file = export_files(sources)[0]

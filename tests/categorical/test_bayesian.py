@@ -15,7 +15,7 @@ from twins import PARITY, fit_bayes, hierarchy_prior
 
 import manyhands as mh
 from manyhands import _core
-from manyhands.categorical._calibration import calibrated
+from manyhands.categorical._calibration import calibrate
 from manyhands.testing.compare import assert_close, never_falls
 from manyhands.testing.crowds import STANDARD, crowd
 from oracles import bayes, em
@@ -434,11 +434,11 @@ def test_aggregate_is_the_default_consensus() -> None:
 def test_calibration_changes_no_label_and_lowers_confidence() -> None:
     rng = np.random.default_rng(0)
     posterior, totals = rng.dirichlet(np.ones(4), 200), rng.integers(1, 50, 200).astype(float)
-    told = calibrated(posterior, totals, 0.3)
+    told = calibrate(posterior, totals, 0.3)
     np.testing.assert_array_equal(told.argmax(axis=1), posterior.argmax(axis=1))
     assert (told.max(axis=1) <= posterior.max(axis=1) + 1e-12).all()
     np.testing.assert_allclose(told[totals == 1], posterior[totals == 1])
-    np.testing.assert_allclose(calibrated(posterior, totals, 0.0), posterior)
+    np.testing.assert_allclose(calibrate(posterior, totals, 0.0), posterior)
     assert_close(told, bayes.calibrated(posterior, totals, 0.3), 1e-12, "calibrated")
 
 

@@ -26,7 +26,7 @@ def test_costs_and_penalties_are_those_of_their_twins():
     rng = np.random.default_rng(0)
     gate, cost = rng.normal(size=(9, 4)) * 3, np.array([0.5, -1.0, 2.0, 0.0])
     posterior = rng.dirichlet(np.ones(4), 9)
-    found = losses.charged(torch.from_numpy(np.log(posterior)), torch.from_numpy(cost)).exp().numpy()
+    found = losses.charge_costs(torch.from_numpy(np.log(posterior)), torch.from_numpy(cost)).exp().numpy()
     np.testing.assert_allclose(found, [plain.charged(row, cost) for row in posterior], rtol=1e-12)
     for lower, upper in (([0, 0, 0, 0.9], [1, 1, 1, 0.9]), ([0.1, 0.4, 0, 0], [0.2, 0.9, 1, 0.01])):
         bounds = [torch.tensor(bound, dtype=torch.float64) for bound in (lower, upper)]

@@ -15,7 +15,7 @@ from learners import backbone
 from manyhands.defer import impute, losses
 from manyhands.defer.confidence import best_threshold
 from manyhands.defer.data import CaseData
-from manyhands.defer.experts import ConditionalExperts, GroupedExperts, SeparateExperts, expert_models, grouped
+from manyhands.defer.experts import ConditionalExperts, GroupedExperts, SeparateExperts, expert_models, group_experts
 from manyhands.defer.impute import Imputer
 from oracles import defer_losses as plain
 
@@ -233,9 +233,9 @@ def test_experts_who_do_alike_are_one_group():
     rng = np.random.default_rng(0)
     centres = np.array([[0.9, 0.9, 0.1], [0.1, 0.9, 0.9], [0.5, 0.5, 0.5]])
     truth = rng.integers(3, size=60)
-    found = grouped(centres[truth] + rng.normal(size=(60, 3)) * 0.05, 3)
+    found = group_experts(centres[truth] + rng.normal(size=(60, 3)) * 0.05, 3)
     assert len({(a, b) for a, b in zip(truth, found, strict=True)}) == 3
-    assert grouped(np.ones((4, 2)), 3).max() == 0  # no more groups than there are differences
+    assert group_experts(np.ones((4, 2)), 3).max() == 0  # no more groups than there are differences
 
 
 # ----------------------------------------------------------------------------------------- answers made up

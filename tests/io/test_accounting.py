@@ -20,7 +20,7 @@ import pytest
 
 import manyhands as mh
 from manyhands._base.sources import Layout, expand
-from manyhands.io.exports import Export, opened, sources_to_read
+from manyhands.io.exports import Export, open_export, sources_to_read
 from manyhands.io.exports.export import Answer
 
 SAMPLES = Path(__file__).parents[1] / "data" / "exports"
@@ -110,7 +110,7 @@ CASES: dict[str, Case] = {
 def export_of(pattern: str, folder: Path = SAMPLES, **settings: Any) -> Export:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", mh.errors.DataWarning)
-        export = opened(sources_to_read(str(folder / pattern), Layout()), "auto", **settings)
+        export = open_export(sources_to_read(str(folder / pattern), Layout()), "auto", **settings)
     assert isinstance(export, Export)
     return export
 

@@ -15,7 +15,7 @@ from commands import complaint
 import manyhands as mh
 from manyhands._base.sources import Layout, Source, expand
 from manyhands.cli import main
-from manyhands.io.exports import Export, opened
+from manyhands.io.exports import Export, open_export
 from manyhands.io.exports.export import Answer, one_or_set
 
 SAMPLES = Path(__file__).parents[1] / "data" / "exports"
@@ -57,7 +57,7 @@ def rows_of(votes: mh.Annotations) -> list[tuple[Any, ...]]:
 
 
 def export(name: str, asked: str = "auto") -> Export:
-    found = opened([Source(path, Layout()) for path in expand(str(SAMPLES / name))], asked)
+    found = open_export([Source(path, Layout()) for path in expand(str(SAMPLES / name))], asked)
     assert isinstance(found, Export)
     return found
 

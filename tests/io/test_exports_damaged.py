@@ -10,7 +10,7 @@ import pytest
 
 import manyhands as mh
 from manyhands._base.sources import Layout, Source, is_stream
-from manyhands.io.exports import Export, opened
+from manyhands.io.exports import Export, open_export
 
 SAMPLES = Path(__file__).parents[1] / "data" / "exports"
 
@@ -25,7 +25,7 @@ def damaged(tmp_path: Path, name: str, change: Any) -> Path:
 
 
 def export_of(*paths: Path) -> Export:
-    export = opened([Source(path, Layout()) for path in paths], "auto")
+    export = open_export([Source(path, Layout()) for path in paths], "auto")
     assert isinstance(export, Export)
     return export
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import manyhands as mh
 from manyhands.cli import main
 from manyhands.errors import FileFormatError
-from manyhands.io.exports.shapes import unpacked
+from manyhands.io.exports.shapes import unpack_bits
 
 SQUARE = [[20, 20], [60, 20], [60, 60], [20, 60]]  # per cent of 10 × 10 pixels
 
@@ -181,4 +181,4 @@ def test_bad_files_of_cvat_and_coco_are_named(tmp_path: Path) -> None:
 @given(st.binary(min_size=1, max_size=300), st.integers(1, 40))
 def test_brushes_come_back_as_they_were_packed(values: bytes, times: int) -> None:
     long = bytes(byte for byte in values for _ in range(times))
-    assert unpacked(bytes(packed(long)), len(long), "here").tobytes() == long
+    assert unpack_bits(bytes(packed(long)), len(long), "here").tobytes() == long

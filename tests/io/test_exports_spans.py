@@ -11,7 +11,7 @@ import pytest
 import manyhands as mh
 from manyhands._base.sources import Layout, Source, expand
 from manyhands.cli import main
-from manyhands.io.exports import Export, opened
+from manyhands.io.exports import Export, open_export
 from manyhands.io.exports.export import Answer
 from manyhands.io.exports.spans import Document, text_among
 
@@ -183,7 +183,7 @@ def label_studio(tmp_path: Path, *values: dict[str, Any], kind: str = "labels") 
     path = tmp_path / "export.json"
     task = {"id": 1, "data": {"t": "<p>ab cd</p>"}, "annotations": [{"completed_by": 1, "result": result}]}
     path.write_text(json.dumps([task]))
-    found = opened([Source(one, Layout()) for one in expand(str(path))], "auto")
+    found = open_export([Source(one, Layout()) for one in expand(str(path))], "auto")
     assert isinstance(found, Export)
     return found
 

@@ -10,7 +10,7 @@ import pytest
 
 import manyhands as mh
 from manyhands._base.sources import Layout, Source, expand
-from manyhands.io.exports import Export, opened
+from manyhands.io.exports import Export, open_export
 
 
 def written(path: Path, content: Any) -> Path:
@@ -24,7 +24,7 @@ def jsonl(path: Path, *rows: Any) -> Path:
 
 
 def export(*paths: Path, **settings: Any) -> Export:
-    found = opened([Source(path, Layout()) for path in expand(paths)], "auto", **settings)
+    found = open_export([Source(path, Layout()) for path in expand(paths)], "auto", **settings)
     assert isinstance(found, Export)
     return found
 

@@ -14,14 +14,14 @@ import pytest
 import manyhands as mh
 from manyhands._base.sources import Layout
 from manyhands.cli import main
-from manyhands.io.exports import READERS, Export, opened, sources_to_read
+from manyhands.io.exports import READERS, Export, open_export, sources_to_read
 from manyhands.io.exports.unsupported import UNSUPPORTED
 
 SAMPLES = Path(__file__).parents[1] / "data" / "exports"
 
 
 def export(source: Any, asked: str = "auto", **settings: Any) -> Export:
-    found = opened(sources_to_read(source, Layout(), asked), asked, **settings)
+    found = open_export(sources_to_read(source, Layout(), asked), asked, **settings)
     assert isinstance(found, Export)
     return found
 

@@ -22,7 +22,7 @@ import manyhands as mh
 from manyhands import learn
 from manyhands._train.batch import Batch
 from manyhands.testing import network_checks
-from manyhands.testing.learners import drawn, starts
+from manyhands.testing.learners import draw_samples, starts
 
 #: What networks make, and what is made of votes, is in single precision before a loss in double is compared: sums of at
 #: most some twenty terms, three times over.
@@ -49,7 +49,7 @@ def test_check_list(check: Callable[[], None]):
 
 @every
 def test_who_can_start_from_an_aggregator(variant: Variant):
-    log = drawn(60)
+    log = draw_samples(60)
     assert starts(variant.learner(max_epochs=2, start_from=mh.MajorityVote()), log) == variant.starts
 
 

@@ -95,7 +95,7 @@ class Team:
 
 def team(n: int = 180, **options: Any) -> Team:
     """The team of the check-list."""
-    made = teams.drawn(n, **options)
+    made = teams.draw_team(n, **options)
     return Team(made.X, made.truth, made.full, made.some)
 
 

@@ -57,8 +57,8 @@ class Pairs:
             return _sums(self.components, weight * values, n)
 
         size = np.bincount(self.components, weight, minlength=n)
-        known = size > 0
-        size = np.where(known, size, 1.0)
+        is_rated = size > 0
+        size = np.where(is_rated, size, 1.0)
         mean = total(vector) / size
         # A tie between the signs is broken by the larger skills; a tie there too leaves the vector as it came.
         lean = np.where(np.abs(mean) > 1e-9, mean, total(vector * np.abs(vector)) / size)
@@ -67,9 +67,9 @@ class Pairs:
         effective = size**2 / np.maximum(np.bincount(self.components, weight**2, minlength=n), 1e-300)
         shared = np.bincount(self.components[self.pairs[:, 0]], self.overlap, minlength=n)
         error = np.sqrt(variance / effective + 1.0 / np.maximum(shared, 1e-300))
-        doubtful = known & (np.abs(mean) < _DOUBT * error)
-        flat = known & (np.bincount(self.components, self.odd, minlength=n) == 0)
-        return vector * sign[self.components], _graph_remarks(known, doubtful, flat)
+        doubtful = is_rated & (np.abs(mean) < _DOUBT * error)
+        flat = is_rated & (np.bincount(self.components, self.odd, minlength=n) == 0)
+        return vector * sign[self.components], _graph_remarks(is_rated, doubtful, flat)
 
 
 def _graph_remarks(known: Mask, doubtful: Mask, flat: Mask) -> tuple[str, ...]:
@@ -128,8 +128,8 @@ def _strangers(votes: Annotations, posterior: Array, alone: Mask, average: float
     tasks, workers, labels, weights = tasks[rows], workers[rows], labels[rows], weights[rows]
     right = np.bincount(workers, weights * posterior[tasks, labels], minlength=votes.n_workers)
     total = np.bincount(workers, weights, minlength=votes.n_workers)
-    judged: Array = ((right + average) / (total + 1.0))[alone]
-    return judged
+    agreement: Array = ((right + average) / (total + 1.0))[alone]
+    return agreement
 
 
 def with_strangers(

@@ -49,36 +49,36 @@ def error_correlation(
 
 def _sample(posterior: StreamedPosterior) -> tuple[_core.Table, Array]:
     """The tasks of a log in shards that the estimate looks at, those it would in memory, and their posteriors."""
-    held, expect = posterior.shards, posterior.of_part
-    n_annotations = held.n_annotations
+    shards, expect = posterior.shards, posterior.of_part
+    n_annotations = shards.n_annotations
 
     def look(part: Part) -> tuple[tuple[npt.NDArray[Any], ...], Array] | None:
-        chosen = _core.correlation_sample(part.first, part.shard.n_tasks, n_annotations)
-        if not len(chosen):
+        sampled_rows = _core.correlation_sample(part.first, part.shard.n_tasks, n_annotations)
+        if not len(sampled_rows):
             return None
         table = part.shard.table()
         place = np.full(table.n_tasks, -1, np.int64)
-        place[chosen] = np.arange(len(chosen))
+        place[sampled_rows] = np.arange(len(sampled_rows))
         tasks, workers, labels = table.columns()
         keep = place[tasks] >= 0
         weights = table.weights()
         weights = np.ones(len(tasks)) if weights is None else weights
         columns = (place[tasks[keep]], part.shard.who()[workers[keep]], labels[keep], weights[keep])
-        return columns, expect(part)[chosen]
+        return columns, expect(part)[sampled_rows]
 
     columns: list[tuple[npt.NDArray[Any], ...]] = []
     rows: list[Array] = []
     n = 0
-    for found in held.each(look):
-        if found is not None:
-            (tasks, *others), mine = found
+    for sample in shards.each(look):
+        if sample is not None:
+            (tasks, *others), mine = sample
             columns.append((tasks + n, *others))
             rows.append(mine)
             n += len(mine)
     tasks, workers, labels, *more = (np.concatenate(column) for column in zip(*columns, strict=True))
-    weights = more[0] if held.directory.sizes.weighted else None
+    weights = more[0] if shards.directory.sizes.weighted else None
     return made_table(
-        tasks.astype(np.uint32), workers, labels, weights, n, held.n_workers, held.n_classes
+        tasks.astype(np.uint32), workers, labels, weights, n, shards.n_workers, shards.n_classes
     ), np.concatenate(rows)
 
 
@@ -87,9 +87,9 @@ def probability_of_correlation(correlation: float, error: float) -> float:
     error = hypot(error, _SLACK)
     independent = _density(correlation / error) / error
     # The mean of the normal density of the estimate over the Gamma distribution, by completing the square.
-    moved = (correlation - error**2 / _SCALE) / error
+    margin = (correlation - error**2 / _SCALE) / error
     tilt = exp(0.5 * (error / _SCALE) ** 2 - correlation / _SCALE)
-    dependent = tilt * error * (moved * 0.5 * erfc(-moved / sqrt(2)) + _density(moved)) / _SCALE**2
+    dependent = tilt * error * (margin * 0.5 * erfc(-margin / sqrt(2)) + _density(margin)) / _SCALE**2
     return _ODDS * dependent / (_ODDS * dependent + independent)
 
 
@@ -113,6 +113,6 @@ def information(confusion: Array) -> Array:
     return metrics.information(confusion, np.full(k, 1 / k))
 
 
-def calibrated(posterior: Array, votes: Array, correlation: float, even: float = 0.0) -> Array:
+def calibrate(posterior: Array, votes: Array, correlation: float, even: float = 0.0) -> Array:
     """Posteriors of tasks with so many effective votes; labels stay the same."""
     return _core.pool_posteriors([posterior], np.ones(1), votes, correlation, even)[0]

@@ -23,15 +23,15 @@ def diagnose(draws: Array) -> dict[str, Array]:
     flat = draws.reshape(*draws.shape[:2], -1)
     n = flat.shape[2]
     names = ("rhat", "ess_bulk", "ess_tail")
-    found = {name: np.full(n, np.nan) for name in names}
+    results = {name: np.full(n, np.nan) for name in names}
     if draws.shape[1] >= 4:
         for start in range(0, n, _BLOCK):
             block = flat[:, :, start : start + _BLOCK]
             varies = np.flatnonzero((block != block[:1, :1]).any(axis=(0, 1)))
             if len(varies):
                 for name, values in zip(names, _diagnose(block[:, :, varies]), strict=True):
-                    found[name][start + varies] = values
-    return {name: values.reshape(shape) for name, values in found.items()}
+                    results[name][start + varies] = values
+    return {name: values.reshape(shape) for name, values in results.items()}
 
 
 def _diagnose(chains: Array) -> tuple[Array, Array, Array]:
@@ -87,7 +87,7 @@ def _ess(chains: Array) -> Array:
     rho[0] = 1.0
     size = np.empty(n)
     for i in range(n):
-        size[i] = n_chains * length / _integrated(rho[:, i], n_chains * length)
+        size[i] = n_chains * length / _integrate(rho[:, i], n_chains * length)
     size[~(total > 0)] = np.nan
     return size
 
@@ -102,7 +102,7 @@ def _autocovariance(chains: Array) -> Array:
     return covariance
 
 
-def _integrated(rho: Array, n_draws: int) -> float:
+def _integrate(rho: Array, n_draws: int) -> float:
     """Twice the sum of autocorrelations less one: draws that amount to an independent one."""
     # The very last lags are too noisy to count.
     n_pairs = (len(rho) - 1) // 2

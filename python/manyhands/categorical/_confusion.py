@@ -115,7 +115,7 @@ class OneCoin(Confusion):
         """The same as by matrices; O(workers · distinct frequencies of classes) time, O(workers) memory."""
         accuracy, k = self.accuracy, self.n_classes
         error = (1 - accuracy) / max(k - 1, 1)
-        known = _bits(accuracy) + (k - 1) * _bits(error)
+        bits = _bits(accuracy) + (k - 1) * _bits(error)
         of_label, first, second = (np.zeros(len(accuracy)) for _ in range(3))
         # Most of very many classes are equally frequent.
         groups = list(zip(*np.unique(prior, return_counts=True), strict=True))
@@ -139,9 +139,9 @@ class OneCoin(Confusion):
         return metrics.Worth(
             accuracy,
             np.sqrt(accuracy_square),
-            np.maximum(of_label - known, 0.0),
+            np.maximum(of_label - bits, 0.0),
             np.sqrt(information_square),
-            np.maximum(np.log2(k) - known, 0.0),
+            np.maximum(np.log2(k) - bits, 0.0),
             np.sqrt(scale * spread),
         )
 

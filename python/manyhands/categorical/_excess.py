@@ -74,9 +74,9 @@ def one_answer(votes: Annotations) -> npt.NDArray[np.bool_]:
 
     Where a worker said two things of a task, nobody knows what they would have said once: neither is kept.
     """
-    kept = np.ones(votes.n_annotations, np.bool_) if votes.weights is None else votes.weights > 0
+    is_counted = np.ones(votes.n_annotations, np.bool_) if votes.weights is None else votes.weights > 0
     if not votes.table.n_repeats():
-        return kept
+        return is_counted
     tasks, workers, labels = votes.codes()
     # Rows are sorted by task, worker and label.
     first = np.ones(len(tasks), np.bool_)
@@ -84,8 +84,8 @@ def one_answer(votes: Annotations) -> npt.NDArray[np.bool_]:
     place = np.cumsum(first) - 1
     lowest = labels[first][place]
     differ = np.zeros(place[-1] + 1, np.bool_)
-    differ[place[(labels != lowest) & kept]] = True
-    only: npt.NDArray[np.bool_] = kept & first & ~differ[place]
+    differ[place[(labels != lowest) & is_counted]] = True
+    only: npt.NDArray[np.bool_] = is_counted & first & ~differ[place]
     return only
 
 
@@ -94,16 +94,16 @@ def beliefs(votes: Annotations, fitted: Callable[[], ClassFit] | None = None) ->
 
     Where every annotation counts, what was `fitted` to the votes will do.
     """
-    kept = one_answer(votes)
-    lost = len(kept) - int(kept.sum())
+    is_counted = one_answer(votes)
+    lost = len(is_counted) - int(is_counted.sum())
     remarks: tuple[str, ...] = ()
     table = votes.table
     if lost or votes.weights is not None:
         tasks, workers, labels = votes.codes()
-        if not kept.any():
+        if not is_counted.any():
             raise ValueError("no annotation has any weight: there is nothing to compare workers by")
         sizes = (votes.n_tasks, votes.n_workers, votes.n_classes)
-        table = made_table(tasks[kept], workers[kept], labels[kept], None, *sizes)
+        table = made_table(tasks[is_counted], workers[is_counted], labels[is_counted], None, *sizes)
         remarks = (
             f"{plural(lost, 'annotation')} of weight zero, or given again, or against another of the same worker and "
             "task, were left out, and weights are not counted.",
@@ -116,14 +116,14 @@ def beliefs(votes: Annotations, fitted: Callable[[], ClassFit] | None = None) ->
     top = table.vote_shares(None)[0].max(axis=1)
     edges = np.quantile(top, np.arange(1, _STRATA) / _STRATA)
     strata = np.searchsorted(edges, top, side="right").astype(np.uint8)
-    return Beliefs(table, kept, fit.posterior.dense(), fit.confusion.matrices(), fit.prior, strata, remarks)
+    return Beliefs(table, is_counted, fit.posterior.dense(), fit.confusion.matrices(), fit.prior, strata, remarks)
 
 
 def pair_excess(
     known: Beliefs, *, min_overlap: int, share: float, most: float, progress: Callback | None = None
 ) -> Excess:
     """Compare every pair of workers who share enough tasks; keep those with a p-value of at most `most`."""
-    found = known.table.pair_excess(
+    excess = known.table.pair_excess(
         known.posterior,
         known.confusion,
         known.strata,
@@ -132,5 +132,5 @@ def pair_excess(
         most=most,
         progress=progress,
     )
-    (common, agreements, runs), (expected, variance, p) = found["counts"].T, found["chances"].T
-    return Excess(found["pairs"], common, agreements, runs, expected, variance, p, found["n_tested"])
+    (common, agreements, runs), (expected, variance, p) = excess["counts"].T, excess["chances"].T
+    return Excess(excess["pairs"], common, agreements, runs, expected, variance, p, excess["n_tested"])

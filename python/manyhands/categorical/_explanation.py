@@ -74,11 +74,11 @@ class Explanation(Explained):
 
     def _lines(self) -> list[str]:
         lines = [f"task {self.task}: {self.answer} ({self.confidence:.3f})"]
-        shown = [] if self.shown is None else [f"  {' '.join(self.shown.split()):.200}"]
+        text_lines = [] if self.shown is None else [f"  {' '.join(self.shown.split()):.200}"]
         if self.runner_up is None:
-            return lines + shown
+            return lines + text_lines
         lines[0] += f", rather than {self.runner_up} ({self.runner_up_confidence:.3f})"
-        lines += shown
+        lines += text_lines
         if not self.votes:
             lines.append("  no vote counts: nobody answered, or all who did abstained")
         else:
@@ -109,11 +109,13 @@ def face_value(
     prior: Array, confusion: Array, workers: npt.NDArray[Any], labels: npt.NDArray[Any], weights: Array
 ) -> tuple[Array, Array]:
     """Log-prior of each class, (n_classes,), and what each vote adds to its log-probability, (n_votes, n_classes)."""
-    said = confusion[workers.astype(np.int64), :, labels.astype(np.int64)]
-    return np.log(np.maximum(prior, LEAST)), weights[:, None] * np.log(np.maximum(said, LEAST))
+    likelihoods = confusion[workers.astype(np.int64), :, labels.astype(np.int64)]
+    return np.log(np.maximum(prior, LEAST)), weights[:, None] * np.log(np.maximum(likelihoods, LEAST))
 
 
-def divided(posterior: Array, answer: int, prior: Array, votes: Array) -> tuple[int | None, float, Array, float, float]:
+def divide_log_odds(
+    posterior: Array, answer: int, prior: Array, votes: Array
+) -> tuple[int | None, float, Array, float, float]:
     """Divide the log-odds of an answer against the runner-up among the votes.
 
     Parameters

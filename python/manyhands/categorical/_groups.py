@@ -59,19 +59,19 @@ def find_groups(known: Beliefs, compared: Excess, *, rate: float) -> Grouping:
     pairs = _Pairs.of(compared, m)
     best, codes = 0.0, np.arange(m)
     for threshold in _THRESHOLDS:
-        tried = _moved(pairs.a, pairs.b, pairs.z - threshold, m)
-        evidence = -pairs.log_p(tried)[1]
-        kept = evidence > -log(rate)
-        total = evidence[kept].sum()
+        candidate_groups = _move_workers(pairs.a, pairs.b, pairs.z - threshold, m)
+        evidence = -pairs.log_p(candidate_groups)[1]
+        is_kept = evidence > -log(rate)
+        total = evidence[is_kept].sum()
         if total > best:
-            best, codes = total, np.where(kept[tried], tried, m + np.arange(m))
+            best, codes = total, np.where(is_kept[candidate_groups], candidate_groups, m + np.arange(m))
     codes = _in_order(codes)
-    codes = _confirmed(known, codes)
+    codes = _confirm_groups(known, codes)
     strength, log_p = pairs.log_p(codes)
     return Grouping(codes, strength, np.where(np.isnan(strength), np.nan, log_p), len(pairs.a))
 
 
-def _confirmed(known: Beliefs, codes: Codes) -> Codes:
+def _confirm_groups(known: Beliefs, codes: Codes) -> Codes:
     """The groups without which a model of groups would be less likely."""
     m, k = len(codes), len(known.prior)
     groups = np.flatnonzero(np.bincount(codes) > 1)
@@ -86,8 +86,8 @@ def _confirmed(known: Beliefs, codes: Codes) -> Codes:
         members = np.where(own[:, None, None], whole["confusion"], whole["workers"])
         used, apart = np.unique(apart, return_inverse=True)
         answers = np.broadcast_to(np.eye(k), (len(used), k, k)).copy()
-        kept = used <= codes.max()
-        answers[kept] = whole["answers"][used[kept]]
+        is_kept = used <= codes.max()
+        answers[is_kept] = whole["answers"][used[is_kept]]
         without = fit_layers(known.table, apart, members, whole["prior"], answers)
         if whole["history"][-1] - without["history"][-1] <= worth:
             left[own] = codes.max() + 1 + np.flatnonzero(own)
@@ -172,16 +172,16 @@ def _in_order(codes: Codes) -> Codes:
     return place[inverse]
 
 
-def _moved(a: Codes, b: Codes, weights: Array, m: int) -> Codes:
+def _move_workers(a: Codes, b: Codes, weights: Array, m: int) -> Codes:
     """Groups for which the weights within them have no larger sum that moving one worker, or group, leads to."""
     codes = np.arange(m)
     while True:
         n = codes.max() + 1
         joint = _Links.of(codes[a], codes[b], weights, n)
-        moved = joint.settled()
-        if moved.max() + 1 == n:
+        moves = joint.settled()
+        if moves.max() + 1 == n:
             return codes
-        codes = moved[codes]
+        codes = moves[codes]
 
 
 @dataclass(frozen=True)

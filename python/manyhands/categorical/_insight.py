@@ -14,7 +14,7 @@ from manyhands._base.estimator import Array
 from manyhands._base.names import Column, Names
 from manyhands._base.results import Results
 from manyhands.categorical._confusion import KnowsConfusion
-from manyhands.categorical._explanation import LEAST, Explanation, Vote, divided, face_value
+from manyhands.categorical._explanation import LEAST, Explanation, Vote, divide_log_odds, face_value
 from manyhands.categorical._posterior import Winners
 from manyhands.categorical.table import as_annotations
 
@@ -87,11 +87,11 @@ class Insight(KnowsConfusion, Results):
         now = copy(self)
         code = _code(now._workers, worker, "worker")
         matrix = now.confusion_[code]
-        k, said = matrix.shape
+        k, n_labels = matrix.shape
         return arrow.table(
             {
-                "class": now._classes.take(np.repeat(np.arange(k), said)).arrow(),
-                "label": now._labels.take(np.tile(np.arange(said), k)).arrow(),
+                "class": now._classes.take(np.repeat(np.arange(k), n_labels)).arrow(),
+                "label": now._labels.take(np.tile(np.arange(n_labels), k)).arrow(),
                 "probability": matrix.ravel(),
             }
         )
@@ -132,9 +132,11 @@ class Insight(KnowsConfusion, Results):
         prior = sum(weight * of_prior for weight, of_prior, _ in parts)
         terms = sum(weight * of_votes for weight, _, of_votes in parts)
         first = int(now._won.codes[place])
-        second, of_prior, of_votes, share, rest = divided(posterior, first, np.asarray(prior), np.asarray(terms))
+        second, of_prior, of_votes, share, rest = divide_log_odds(
+            posterior, first, np.asarray(prior), np.asarray(terms)
+        )
         worth = now._worker_measures()
-        known = tuple(
+        votes_listed = tuple(
             Vote(
                 now._workers.values[[w]].tolist()[0],
                 names.values[[label]].tolist()[0],
@@ -151,7 +153,7 @@ class Insight(KnowsConfusion, Results):
             confidence=float(posterior[first]),
             runner_up=None if second is None else classes[[second]].tolist()[0],
             runner_up_confidence=0.0 if second is None else float(posterior[second]),
-            votes=known,
+            votes=votes_listed,
             prior=of_prior,
             share=share,
             rest=rest,
@@ -161,8 +163,8 @@ class Insight(KnowsConfusion, Results):
 
     def _votes_on(self, task: Any, votes: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Array, Names]:
         """Workers, labels and weights of a task's votes by this model's codes, and the names of labels."""
-        given = None if votes is None else as_annotations(votes, abstentions=True)
-        table = self._table_of(given, "explain(task, votes)")
+        answers = None if votes is None else as_annotations(votes, abstentions=True)
+        table = self._table_of(answers, "explain(task, votes)")
         place = _code(table._tasks, task, "task")
         part = table.select(tasks=[task]) if table.labels_per_task[place] else None
         abstaining = len(self._labels) > len(self._classes)
@@ -171,10 +173,10 @@ class Insight(KnowsConfusion, Results):
         workers = self._workers.match(part._workers)
         recoded = self._recode(part if abstaining else part.without_abstentions())
         _, by, labels = recoded.columns()
-        known = workers[by] >= 0
+        is_labeled = workers[by] >= 0
         weights = recoded.weights()
         weights = np.ones(len(by)) if weights is None else weights
-        return workers[by][known], labels[known].astype(np.int64), weights[known], self._labels
+        return workers[by][is_labeled], labels[is_labeled].astype(np.int64), weights[is_labeled], self._labels
 
     def _one_more(self, posterior: Array, runner_up: int, accuracy: Array) -> tuple[Any, Any, float]:
         """What the answer would be if a good worker with many answers contradicted."""
@@ -205,7 +207,7 @@ def _margins(rows: Array, answers: npt.NDArray[np.int64]) -> tuple[npt.NDArray[n
 
 def _code(names: Names, wanted: Any, what: str) -> int:
     """The code of a name."""
-    found = int(names.match(Column([wanted], what).names())[0])
-    if found < 0:
+    code = int(names.match(Column([wanted], what).names())[0])
+    if code < 0:
         raise KeyError(f"no {what} is called {wanted!r}")
-    return found
+    return code

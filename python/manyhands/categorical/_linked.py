@@ -52,7 +52,7 @@ class Graph:
 
     def beliefs(self, evidence: Array, strength: float) -> Array:
         """Class probabilities under evidence, (tasks, classes) logarithms, and links of a strength (a Potts field)."""
-        found = _core.linked_beliefs(
+        result = _core.linked_beliefs(
             self.offsets,
             self.neighbours,
             self.opposite,
@@ -61,7 +61,7 @@ class Graph:
             max_sweeps=_SWEEPS,
             tol=_SETTLED,
         )
-        return found["posterior"]
+        return result["posterior"]
 
 
 def likeliest_strength(

@@ -91,5 +91,5 @@ def dirichlet(rng: np.random.Generator, parameters: Floats) -> Floats:
     logs = np.log(rng.standard_gamma(floored + 1)) + np.log1p(-rng.random(floored.shape)) / floored
     logs[parameters == 0] = -np.inf
     shares = np.exp(logs - logs.max(axis=-1, keepdims=True))
-    drawn: Floats = shares / shares.sum(axis=-1, keepdims=True)
-    return drawn
+    distribution: Floats = shares / shares.sum(axis=-1, keepdims=True)
+    return distribution

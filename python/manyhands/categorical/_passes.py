@@ -61,6 +61,6 @@ def resembling(table: _core.Table, posterior: Array, crowd: Array | None = None)
 def judged_by(held: Any, posterior: Array | StreamedPosterior, pseudo: Array) -> Array:
     """Confusion matrices, (n_workers, n_classes, n_labels), of workers judged by posteriors, beside pseudo-counts."""
     counts = expected_counts(held, posterior) + pseudo
-    m, k, said = counts.shape
+    m, k, n_labels = counts.shape
     factors, _ = _core.em_factors(counts, np.ones(k))
-    return np.ascontiguousarray(factors.reshape(m, said, k).swapaxes(1, 2))
+    return np.ascontiguousarray(factors.reshape(m, n_labels, k).swapaxes(1, 2))

@@ -70,8 +70,8 @@ class DensePosterior(Posterior):
 
     def winners(self) -> Winners:
         """The most probable class of each task; the lowest code wins a tie."""
-        codes, tied = _core.winners(self.array)
-        return Winners(codes, tied, np.take_along_axis(self.array, codes[:, None].astype(np.int64), axis=1)[:, 0])
+        codes, is_tied = _core.winners(self.array)
+        return Winners(codes, is_tied, np.take_along_axis(self.array, codes[:, None].astype(np.int64), axis=1)[:, 0])
 
     def dense(self) -> Array:
         """All posteriors, (n_tasks, n_classes)."""

@@ -19,23 +19,23 @@ from manyhands.metrics.matching import match_gold_in_parts
 
 def counts(value: npt.ArrayLike, shape: tuple[int, ...], what: str) -> Array:
     """A copy of an array of this shape that the caller passed, of numbers that can count labels."""
-    found = numbers(value, shape, what)
-    if not (np.isfinite(found) & (found >= 0)).all():
+    amounts = numbers(value, shape, what)
+    if not (np.isfinite(amounts) & (amounts >= 0)).all():
         raise ValueError(f"{what} must hold finite numbers of at least 0")
-    if not countable(found).all():
-        raise ValueError(f"{what} must hold numbers that are {COUNTS}, not {found[~countable(found)].flat[0]:g}")
-    return found
+    if not countable(amounts).all():
+        raise ValueError(f"{what} must hold numbers that are {COUNTS}, not {amounts[~countable(amounts)].flat[0]:g}")
+    return amounts
 
 
 def numbers(value: npt.ArrayLike, shape: tuple[int, ...], what: str) -> Array:
     """A copy of an array of numbers of this shape that the caller passed."""
     try:
-        found = np.array(value, np.float64, order="C")
+        array = np.array(value, np.float64, order="C")
     except (TypeError, ValueError):
         raise TypeError(f"{what} must hold numbers, not {value!r}") from None
-    if found.shape != shape:
-        raise ValueError(f"{what} has shape {found.shape}, not {shape}")
-    return found
+    if array.shape != shape:
+        raise ValueError(f"{what} has shape {array.shape}, not {shape}")
+    return array
 
 
 def row_pseudo(value: Any, k: int, said: int | None = None) -> Array:
@@ -61,10 +61,10 @@ def class_pseudo(value: Any, k: int) -> Array:
 
 def probabilities(value: npt.ArrayLike, shape: tuple[int, ...], what: str) -> Array:
     """Check probabilities of this shape that the caller passed."""
-    given = numbers(value, shape, what)
-    if not (np.isfinite(given) & (given >= 0)).all() or np.abs(given.sum(axis=-1) - 1).max() > 1e-6:
+    values = numbers(value, shape, what)
+    if not (np.isfinite(values) & (values >= 0)).all() or np.abs(values.sum(axis=-1) - 1).max() > 1e-6:
         raise ValueError(f"{what} must hold probabilities that sum to one along its last axis")
-    return given
+    return values
 
 
 @dataclass(frozen=True)
@@ -80,15 +80,15 @@ class Told:
     classes: npt.NDArray[np.int32] | None = None
 
 
-def told(votes: Annotations, gold: Any) -> Told:
+def with_gold(votes: Annotations, gold: Any) -> Told:
     """Annotations with the known classes of some tasks, if there are any."""
     if gold is None:
         return Told(votes.passes)
     gold = as_gold(votes, gold)
     if not votes.in_shards:
         codes = gold_codes(votes, gold)
-        known = np.flatnonzero(codes >= 0)
-        return Told(votes.passes, codes, known, codes[known])
+        gold_rows = np.flatnonzero(codes >= 0)
+        return Told(votes.passes, codes, gold_rows, codes[gold_rows])
     directory = votes.passes.directory
     by_shard, tasks, classes = {}, [], []
     parts, ids = match_gold_in_parts(

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from manyhands import _core, metrics
 from manyhands._base.estimator import Array
 from manyhands._base.fitted import numbers
-from manyhands.categorical._priors import class_pseudo, told
+from manyhands.categorical._priors import class_pseudo, with_gold
 from manyhands.categorical.shards.passes import Part, Sharded
 from manyhands.categorical.table import Annotations, as_annotations
 from manyhands.metrics.intervals import offset_errors
@@ -91,7 +91,7 @@ class Reference:
                 offset_errors(value - our, error, LEVEL) for value, our, error in zip(values, ours, errors, strict=True)
             ]
         else:
-            new = [np.maximum(error, known) for error, known in zip(errors, known_classes, strict=True)]
+            new = [np.maximum(error, classes) for error, classes in zip(errors, known_classes, strict=True)]
         return metrics.Worth(*(part for pair in zip(values, new, strict=True) for part in pair))
 
 
@@ -117,13 +117,13 @@ def reference_worth(votes: Annotations, gold: Any, fitted: tuple[Array, Array] |
     classes, inflated by as much as those of accuracy.
     """
     votes = as_annotations(votes)
-    known = told(votes, gold)
+    gold_part = with_gold(votes, gold)
     if fitted is None:
         (found,) = _core.hierarchy_fit(
-            known.held,
+            gold_part.held,
             [("crowd", None)],
             class_pseudo=class_pseudo(1.0, votes.n_classes),
-            gold=known.gold,
+            gold=gold_part.gold,
             protected=20,
             max_iter=5,
             tol=1e-6,
@@ -134,7 +134,7 @@ def reference_worth(votes: Annotations, gold: Any, fitted: tuple[Array, Array] |
     plain = metrics.worth(confusion, prior, n_labels)
     if votes.n_classes == 1:
         return plain
-    variance = _accuracy_variance(known.held, known.gold, prior, confusion, n_labels)
+    variance = _accuracy_variance(gold_part.held, gold_part.gold, prior, confusion, n_labels)
     error = np.sqrt(np.minimum(variance, 0.25))  # no variable between 0 and 1 varies more
     inflation = np.divide(error, plain.skill_error, out=np.ones_like(error), where=plain.skill_error > 0)
     return plain._replace(
@@ -191,11 +191,11 @@ def _accuracy_variance(
     place[busiest] = np.arange(len(busiest))
     size = len(busiest) * (k if by_class else 1)
 
-    counts, own, seen, used = np.zeros((m, k, k)), np.zeros((m, k, k)), np.zeros(m), 0
+    counts, own, n_seen, used = np.zeros((m, k, k)), np.zeros((m, k, k)), np.zeros(m), 0
     joint: Array = np.zeros((size + k - 1, size + k - 1))
-    for part in _sampled(held, gold, prior, confusion, right, stride):
+    for part in _sample_scores(held, gold, prior, confusion, right, stride):
         used += len(range(0, len(part.posterior), of_joint))
-        seen += np.bincount(part.workers, minlength=m)
+        n_seen += np.bincount(part.workers, minlength=m)
         for cls in range(k):
             cell = part.workers * k + part.labels
             mass = part.weights * part.posterior[part.tasks, cls]
@@ -228,8 +228,8 @@ def _accuracy_variance(
     slopes = np.zeros((size, size + k - 1))
     slopes[np.arange(size), np.arange(size)] = slope[busiest]
     slopes[:, size:] = by_prior[busiest]
-    scale = np.divide(n_labels, seen, out=np.zeros(m), where=seen > 0)
-    missing = (seen == 0) * n_labels / max(n_annotations, 1) * stride
+    scale = np.divide(n_labels, n_seen, out=np.zeros(m), where=n_seen > 0)
+    missing = (n_seen == 0) * n_labels / max(n_annotations, 1) * stride
     own = own * scale[:, None, None] + missing[:, None, None] * own.sum(axis=0)
     alone = slope**2 / np.maximum(own.sum(axis=(1, 2)) + shift, 1e-12)
     ratio = _quadratic(joint, slopes) / np.maximum(alone[busiest], 1e-300)
@@ -277,7 +277,7 @@ def _squared_scores(part: _Scores, prior: Array, place: Codes, size: int, by_cla
     return total
 
 
-def _sampled(
+def _sample_scores(
     held: Any, gold: npt.NDArray[np.int32] | None, prior: Array, confusion: Array, right: Array, stride: int
 ) -> Iterator[_Scores]:
     """Scores of every that many tasks of a table, or of shards one after the other."""
@@ -288,12 +288,12 @@ def _sampled(
         weights = table.weights()
         weights = np.ones(len(tasks)) if weights is None else weights
         if stride > 1:
-            chosen = np.arange(len(posterior))[-first % stride :: stride]
+            rows = np.arange(len(posterior))[-first % stride :: stride]
             place = np.full(len(posterior), -1, np.int64)
-            place[chosen] = np.arange(len(chosen))
+            place[rows] = np.arange(len(rows))
             keep = place[tasks] >= 0
             tasks, workers, labels, weights = place[tasks[keep]], workers[keep], labels[keep], weights[keep]
-            posterior = posterior[chosen]
+            posterior = posterior[rows]
         workers = workers if who is None else who[workers].astype(np.int64)
         hits = labels[:, None] == np.arange(len(prior))
         scores = weights[:, None] * posterior[tasks] * (hits - right[workers])

@@ -32,7 +32,7 @@ class StreamedPosterior(Posterior):
 
     def rows(self, tasks: npt.NDArray[np.int64]) -> Array:
         """Posteriors of some tasks, by their codes, (len(tasks), n_classes); only shards that have some are read."""
-        found = np.empty((len(tasks), self.shards.n_classes))
+        result = np.empty((len(tasks), self.shards.n_classes))
         firsts = np.cumsum([0, *(entry.n_tasks for entry in self.shards.directory.entries)])
         within = np.searchsorted(firsts, tasks, side="right") - 1
         places = np.unique(within).tolist()
@@ -42,14 +42,14 @@ class StreamedPosterior(Posterior):
             return rows
 
         for place, rows in zip(places, self.shards.each(look, places), strict=True):
-            found[within == place] = rows
-        return found
+            result[within == place] = rows
+        return result
 
     def winners(self) -> Winners:
         """The most probable class of each task; the lowest code wins a tie."""
         self._check(11, "answers")
-        found = self.shards.each(lambda part: DensePosterior(self.of_part(part)).winners())
-        parts = [(one.codes, one.tied, one.confidence) for one in found]
+        per_shard = self.shards.each(lambda part: DensePosterior(self.of_part(part)).winners())
+        parts = [(one.codes, one.tied, one.confidence) for one in per_shard]
         return Winners(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
     def dense(self) -> Array:
@@ -81,8 +81,8 @@ class EmPosterior(StreamedPosterior):
     def of_part(self, part: Part) -> Array:
         """Posteriors of the tasks of a shard, (n_tasks, n_classes)."""
         model, workers, classes = self._factors
-        found = part.shard.em_answers(workers, classes, model=model, gold=part.gold, posterior=True)
-        return found["posterior"]
+        result = part.shard.em_answers(workers, classes, model=model, gold=part.gold, posterior=True)
+        return result["posterior"]
 
 
 class VotePosterior(StreamedPosterior):
@@ -98,7 +98,7 @@ class VotePosterior(StreamedPosterior):
         return part.shard.table().vote_shares(weights)[0]
 
 
-def solved(held: Any, found: list[Found]) -> list[Found]:
+def solve(held: Any, found: list[Found]) -> list[Found]:
     """What loops over a table or over shards found, with posteriors; there must have been no loop since."""
     if not isinstance(held, Sharded):
         return found

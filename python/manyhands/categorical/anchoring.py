@@ -106,13 +106,13 @@ def known_votes(held: Any, tasks: Ints, classes: npt.NDArray[Any]) -> KnownVotes
             row, worker, label, weight = _votes_on(part.shard.table(), mine)
             return row, part.shard.who()[worker], label, weight
 
-        found, n = [], 0
+        parts, n = [], 0
         firsts = np.array([held.directory.first(place) for place in range(len(held))])
         places = np.unique(np.searchsorted(firsts, tasks, side="right") - 1)
         for place, (row, *others) in zip(places, held.each(look, places.tolist()), strict=True):
-            found.append((row + n, *others))
+            parts.append((row + n, *others))
             n += int(np.count_nonzero(np.searchsorted(firsts, tasks, side="right") - 1 == place))
-        row, worker, label, weight = (np.concatenate(column) for column in zip(*found, strict=True))
+        row, worker, label, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
     else:
         row, worker, label, weight = _votes_on(held, tasks)
     k = held.n_classes
@@ -214,26 +214,26 @@ def minimize(
             if new <= value + 1e-4 * step * descent + _ROUNDING * abs(value) or step < 1e-10:
                 break
             step /= 2
-        moved, changed = step * direction, slope - gradient
-        curvature = float(moved @ changed)
+        change, changed = step * direction, slope - gradient
+        curvature = float(change @ changed)
         if curvature <= 0:
             break
-        pairs = [*pairs[1 - memory :], (moved, changed, curvature)]
-        x, gradient, value = x + moved, slope, new
+        pairs = [*pairs[1 - memory :], (change, changed, curvature)]
+        x, gradient, value = x + change, slope, new
     return x
 
 
 def _descent(gradient: Array, pairs: list[tuple[Array, Array, float]]) -> Array:
     """Minus the gradient times the inverse curvature that the last steps imply."""
     direction, rates = -gradient, []
-    for moved, changed, curvature in reversed(pairs):
-        rates.append(float(moved @ direction) / curvature)
+    for step, changed, curvature in reversed(pairs):
+        rates.append(float(step @ direction) / curvature)
         direction = direction - rates[-1] * changed
     if pairs:
         _, changed, curvature = pairs[-1]
         direction = direction * (curvature / float(changed @ changed))
-    for (moved, changed, curvature), rate in zip(pairs, reversed(rates), strict=True):
-        direction = direction + moved * (rate - float(changed @ direction) / curvature)
+    for (step, changed, curvature), rate in zip(pairs, reversed(rates), strict=True):
+        direction = direction + step * (rate - float(changed @ direction) / curvature)
     return direction
 
 
@@ -258,21 +258,21 @@ class Anchor:
 
         Cost: three passes over the votes, O(n_tasks · n_classes) memory.
         """
-        z, found = centered_log(default), self.weights[0] * default
+        z, estimate = centered_log(default), self.weights[0] * default
         for weight, slope, intercepts, evidence in zip(
             self.weights[1:3], self.slopes, self.intercepts, self.evidence, strict=True
         ):
             prior = np.maximum(np.exp(_log_softmax(slope * z + intercepts)), _FLOOR)
-            found += weight * self._answers(part, np.exp(evidence), prior)
+            estimate += weight * self._answers(part, np.exp(evidence), prior)
         flat = np.full_like(default, 1.0 / default.shape[1])
-        seen = self._answers(part, np.ascontiguousarray(self.confusion.swapaxes(1, 2)), flat)
-        found += self.weights[3] * self._from_gold(np.log(np.maximum(seen, _TINY)), votes)
-        return np.asarray(found / found.sum(axis=1, keepdims=True))
+        answers = self._answers(part, np.ascontiguousarray(self.confusion.swapaxes(1, 2)), flat)
+        estimate += self.weights[3] * self._from_gold(np.log(np.maximum(answers, _TINY)), votes)
+        return np.asarray(estimate / estimate.sum(axis=1, keepdims=True))
 
     def _answers(self, part: _core.Table | _core.Shard, factors: Array, prior: Array) -> Array:
         flat = np.ascontiguousarray(np.maximum(factors, _FLOOR).reshape(len(factors), -1))
-        found: Array = part.em_answers(flat, prior, posterior=True)["posterior"]
-        return found
+        result: Array = part.em_answers(flat, prior, posterior=True)["posterior"]
+        return result
 
     def _from_gold(self, likelihood: Array, votes: Array) -> Array:
         effect = 1.0 + _EFFECT * np.maximum(votes - 1.0, 0.0)
@@ -282,11 +282,11 @@ class Anchor:
         """Posteriors of known tasks by each component, (4, n_known, n_classes)."""
         z, k = centered_log(default), known.n_classes
         scores = [
-            slope * z + intercepts + _summed(known, evidence.reshape(-1, k))
+            slope * z + intercepts + _sum_votes(known, evidence.reshape(-1, k))
             for slope, intercepts, evidence in zip(self.slopes, self.intercepts, self.evidence, strict=True)
         ]
         logs = np.log(np.maximum(self.confusion, _TINY)).swapaxes(1, 2).reshape(-1, k)
-        counted_votes = self._from_gold(_summed(known, logs), known.votes())
+        counted_votes = self._from_gold(_sum_votes(known, logs), known.votes())
         return np.stack([default, *(np.exp(_log_softmax(score)) for score in scores), counted_votes])
 
     def carried_over(self, workers: Ints, n_labels: Ints) -> Self:
@@ -322,10 +322,10 @@ def fit_anchor(known: KnownVotes, default: Array, prior: Array, dependence: floa
     fold = np.random.default_rng(0).permutation(len(used)) % min(_FOLDS, len(used))
     right = np.tile(rows[np.arange(len(used)), few.classes], (len(pseudo), 1))
     for turn in range(int(fold.max()) + 1 if len(used) > 1 else 0):
-        train, held = np.flatnonzero(fold != turn), np.flatnonzero(fold == turn)
+        train, validation = np.flatnonzero(fold != turn), np.flatnonzero(fold == turn)
         trained = _components(few.some(train), few.some(train), rows[train], prior, scale)
-        found = trained.of_known(few.some(held), rows[held])
-        right[:, held] = found[:, np.arange(len(held)), few.classes[held]]
+        calibrated = trained.of_known(few.some(validation), rows[validation])
+        right[:, validation] = calibrated[:, np.arange(len(validation)), few.classes[validation]]
     weights, trust = mixture_weights(right, pseudo), min(1.0, n / FULL_AT)
     weights = trust * weights + (1.0 - trust) * np.eye(len(pseudo))[0]
     return replace(_components(few, known, rows, prior, scale), weights=weights, n_known=float(n))
@@ -376,7 +376,7 @@ def centered_log(posterior: Array) -> Array:
     return centered
 
 
-def _summed(known: KnownVotes, evidence: Array) -> Array:
+def _sum_votes(known: KnownVotes, evidence: Array) -> Array:
     """Sums over the votes on each task of what they add to each class."""
     k, n = known.n_classes, known.n_tasks
     cell = (known.row[:, None] * k + np.arange(k)).ravel()
@@ -426,23 +426,25 @@ def contradictions(
         Of the known tasks, made without their classes.
     """
     tested = skills.seen >= _LEAST_KNOWN
-    seen, right = skills.seen[tested], skills.right[tested]
-    believed = accuracy[tested]
+    n_seen, right = skills.seen[tested], skills.right[tested]
+    stated_accuracy = accuracy[tested]
     remarks = []
-    if len(seen):
+    if len(n_seen):
         from statistics import NormalDist  # slow to import
 
         # Errors at the accuracy that both sources together suggest: shares of 0 and 1 have none of their own.
-        pooled = (right + seen * believed + 1.0) / (2.0 * seen + 2.0)
-        error = np.sqrt(pooled * (1 - pooled) / seen + believed * (1 - believed) / np.maximum(n_labels[tested], 1))
-        level = (1.0 - NormalDist().cdf(_SURPRISE)) / len(seen)
-        off = np.abs(right / seen - believed) > -NormalDist().inv_cdf(level) * error
+        pooled = (right + n_seen * stated_accuracy + 1.0) / (2.0 * n_seen + 2.0)
+        error = np.sqrt(
+            pooled * (1 - pooled) / n_seen + stated_accuracy * (1 - stated_accuracy) / np.maximum(n_labels[tested], 1)
+        )
+        level = (1.0 - NormalDist().cdf(_SURPRISE)) / len(n_seen)
+        off = np.abs(right / n_seen - stated_accuracy) > -NormalDist().inv_cdf(level) * error
         if off.any():
             names = workers.values[np.flatnonzero(tested)[off]].tolist()
             remarks.append(
                 f"Gold labels contradict the estimates from unlabeled data for {plural(len(names), 'worker')} "
-                f"({preview(names, 3)}): mean accuracy {(right / seen)[off].mean():.2f} on gold tasks, "
-                f"{believed[off].mean():.2f} without gold. Errors of workers probably coincide."
+                f"({preview(names, 3)}): mean accuracy {(right / n_seen)[off].mean():.2f} on gold tasks, "
+                f"{stated_accuracy[off].mean():.2f} without gold. Errors of workers probably coincide."
             )
     sure = posterior.max(axis=1)
     hits = float((posterior.argmax(axis=1) == classes).sum())

@@ -362,10 +362,10 @@ class Aggregator(TaskEstimator[Annotations, ClassFit, ClassFitted], Insight):
         """Posteriors of the tasks of another table."""
         k = len(self._classes)
         votes = as_annotations(votes, abstentions=self._knows_abstentions())
-        needed = self._posterior_kept.n_bytes(votes.n_tasks, k)
-        check_memory(needed, f"a posterior of {_sizes(votes)}", MANY_CLASSES)
-        found = self._posterior(self._recode(votes), self._workers.match(votes._workers))
-        return found if isinstance(found, Posterior) else DensePosterior(np.ascontiguousarray(found[:, :k]))
+        n_bytes = self._posterior_kept.n_bytes(votes.n_tasks, k)
+        check_memory(n_bytes, f"a posterior of {_sizes(votes)}", MANY_CLASSES)
+        posterior = self._posterior(self._recode(votes), self._workers.match(votes._workers))
+        return posterior if isinstance(posterior, Posterior) else DensePosterior(np.ascontiguousarray(posterior[:, :k]))
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array | Posterior:
         """Posteriors of a table whose worker m was worker known[m] in fit, or nobody where that is -1."""
@@ -407,4 +407,4 @@ def all_aggregators(kind: str = "categorical") -> list[type[Any]]:
     True
     """
     check_choice("kind", kind, tuple(Estimator._bases))
-    return [found for found in concrete(Estimator._bases[kind]) if found._kind == kind]
+    return [cls for cls in concrete(Estimator._bases[kind]) if cls._kind == kind]

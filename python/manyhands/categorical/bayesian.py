@@ -24,8 +24,8 @@ from manyhands._base.fitted import Fit, numbers
 from manyhands._base.progress import Callback
 from manyhands.categorical._chains import diagnose
 from manyhands.categorical._posterior import Posterior
-from manyhands.categorical._priors import class_pseudo, probabilities, row_pseudo, told
-from manyhands.categorical._streamed import solved
+from manyhands.categorical._priors import class_pseudo, probabilities, row_pseudo, with_gold
+from manyhands.categorical._streamed import solve
 from manyhands.categorical.base import Aggregator, ClassFit, fit_of
 from manyhands.categorical.dawid_skene import FASTER, MODELS
 from manyhands.categorical.table import Annotations
@@ -62,8 +62,8 @@ class BayesianFit(ClassFit):
 
     def draws(self) -> dict[str, Array]:
         """The draws that were kept, by name."""
-        kept = {name: getattr(self, f"{name}_draws") for name in _DRAWS}
-        return {name: draws for name, draws in kept.items() if draws is not None}
+        arrays = {name: getattr(self, f"{name}_draws") for name in _DRAWS}
+        return {name: draws for name, draws in arrays.items() if draws is not None}
 
     def rows(self) -> tuple[Array, Array]:
         """Parameters of confusion rows and of the class prior, of variational Bayes."""
@@ -298,19 +298,19 @@ class BayesianDawidSkene(Aggregator):
 
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         self._check()
-        k, known = votes.n_classes, told(votes, self.gold)
+        k, gold_part = votes.n_classes, with_gold(votes, self.gold)
         pseudo = row_pseudo(self.pseudo_count, k)
         model: dict[str, Any] = {
             "model": self.model,
             "pseudo": positive(pseudo / k if self.model == "one-coin" else pseudo, "pseudo_count"),
             "class_pseudo": positive(class_pseudo(self.class_pseudo_count, k), "class_pseudo_count"),
-            "gold": known.gold,
+            "gold": gold_part.gold,
         }
         start = self._start(votes)
         if self.method == "gibbs":
             return self._sample(votes, model, start, progress)
-        found = _core.bayes_fit(
-            known.held,
+        result = _core.bayes_fit(
+            gold_part.held,
             **model,
             **start,
             protected=self.protected,
@@ -319,10 +319,10 @@ class BayesianDawidSkene(Aggregator):
             tol=self.tol,
             progress=progress,
         )
-        (found,) = solved(known.held, [found])
-        warn_unless_converged(found["converged"], self, FASTER)
-        learnt: dict[str, Any] = {name: found[name] for name in ("concentration", "class_concentration")}
-        return fit_of(found, kind=BayesianFit, **learnt)
+        (result,) = solve(gold_part.held, [result])
+        warn_unless_converged(result["converged"], self, FASTER)
+        learned: dict[str, Any] = {name: result[name] for name in ("concentration", "class_concentration")}
+        return fit_of(result, kind=BayesianFit, **learned)
 
     def _needs_memory(self) -> str | None:
         if self.method == "vb" and isinstance(self.init, str):
@@ -347,7 +347,7 @@ class BayesianDawidSkene(Aggregator):
         if "posterior" not in start:
             stop: dict[str, Any] = {"protected": self.protected, "max_iter": 0, "tol": float(self.tol)}
             start = {"posterior": _core.bayes_fit(votes.table, **model, **start, **stop)["posterior"]}
-        found = votes.table.gibbs_fit(
+        result = votes.table.gibbs_fit(
             **model,
             posterior=start["posterior"],
             n_chains=self.n_chains,
@@ -358,21 +358,21 @@ class BayesianDawidSkene(Aggregator):
             progress=progress,
         )
         names = [name for name in _DRAWS if name != "confusion" or self.keep == "confusion"]
-        kept: dict[str, Any] = {f"{name}_draws": found["draws"][name] for name in names}
+        draws_by_name: dict[str, Any] = {f"{name}_draws": result["draws"][name] for name in names}
         return BayesianFit.of(
-            posterior=found["posterior"],
-            confusion=found["confusion"],
-            prior=found["prior"],
+            posterior=result["posterior"],
+            confusion=result["confusion"],
+            prior=result["prior"],
             history=np.zeros(0),
             n_iter=self.warmup + self.draws,
-            converged=self._chains_agree(found["draws"]),
-            **kept,
+            converged=self._chains_agree(result["draws"]),
+            **draws_by_name,
         )
 
     def _chains_agree(self, draws: Mapping[str, Array]) -> bool:
         """Whether no R-hat is large; warns of the quantity with the largest one otherwise."""
-        judged = {name: diagnose(draws[name])["rhat"] for name in _JUDGED}
-        worst = {name: float(np.max(np.nan_to_num(rhat))) for name, rhat in judged.items()}
+        rhats = {name: diagnose(draws[name])["rhat"] for name in _JUDGED}
+        worst = {name: float(np.max(np.nan_to_num(rhat))) for name, rhat in rhats.items()}
         name = max(worst, key=worst.__getitem__)
         if worst[name] <= _MOST_RHAT:
             return True
@@ -403,8 +403,8 @@ class BayesianDawidSkene(Aggregator):
             return super()._posterior(table, known)
         rows, classes = fit.rows()
         concentration = self._carried_over(rows, known)
-        given = _core.em_factors(concentration, classes, model=self.model, concentrations=True)
-        return table.em_answers(*given, model=self.model, posterior=True)["posterior"]
+        factors = _core.em_factors(concentration, classes, model=self.model, concentrations=True)
+        return table.em_answers(*factors, model=self.model, posterior=True)["posterior"]
 
 
 def positive(counts: Array, what: str) -> Array:

@@ -86,8 +86,8 @@ def check_probabilities(subject: ClassSubject) -> None:
     model = subject.fitted()
     winners, clear = _winners(model), ~model.tied_
     decision = getattr(model, "decision", "mode")
-    told = "labels_ are not the most probable" if decision == "mode" else f"labels_ are not the {decision}"
-    np.testing.assert_array_equal(np.asarray(model.labels_)[clear], model.classes_[winners][clear], err_msg=told)
+    problem = "labels_ are not the most probable" if decision == "mode" else f"labels_ are not the {decision}"
+    np.testing.assert_array_equal(np.asarray(model.labels_)[clear], model.classes_[winners][clear], err_msg=problem)
 
 
 def _winners(model: Any) -> npt.NDArray[np.uint16]:
@@ -119,8 +119,8 @@ def check_unused_class(subject: ClassSubject) -> None:
 def assert_renames(subject: ClassSubject, log: Crowd, part: str, order: Rows, tolerance: float = SAME) -> None:
     """Renaming renames the answer. All names must occur in the log."""
     before = subject.fitted(log)
-    moved = log.renamed(part, order)
-    after = subject.fitted(moved)
+    permuted = log.renamed(part, order)
+    after = subject.fitted(permuted)
     by = {p: order if p == part else np.arange(len(getattr(log, p))) for p in ("tasks", "workers", "classes")}
     n, m, k = by["tasks"], by["workers"], by["classes"]
     assert_close(after.posterior_[np.ix_(n, k)], before.posterior_, tolerance, f"posterior_, {part} renamed")
@@ -131,12 +131,12 @@ def assert_renames(subject: ClassSubject, log: Crowd, part: str, order: Rows, to
     ranked = np.sort(before.posterior_, axis=1)
     clear = ranked[:, -1] - ranked[:, :-1].max(axis=1, initial=0.0) > 1e-6
     require(not after.tied_[n][clear].any(), f"tasks are tied after {part} were renamed")
-    name_of = dict(zip(log.classes, moved.classes, strict=True))
+    name_of = dict(zip(log.classes, permuted.classes, strict=True))
     renamed = np.array([name_of.get(label) for label in before.labels_.tolist()])
     np.testing.assert_array_equal(after.labels_[n][clear], renamed[clear], err_msg=f"labels_, {part} renamed")
 
 
-def _shuffled(log: Crowd, part: str) -> Rows:
+def _shuffle(log: Crowd, part: str) -> Rows:
     order = np.random.default_rng(0).permutation(len(getattr(log, part)))
     # Never the order as it was.
     return np.roll(order, 1) if (order == np.arange(len(order))).all() else order
@@ -144,12 +144,12 @@ def _shuffled(log: Crowd, part: str) -> Rows:
 
 def check_renaming_tasks(subject: ClassSubject) -> None:
     """Exchanging the names of tasks, and so their order, exchanges their answers and changes nothing else."""
-    assert_renames(subject, subject.standard, "tasks", _shuffled(subject.standard, "tasks"))
+    assert_renames(subject, subject.standard, "tasks", _shuffle(subject.standard, "tasks"))
 
 
 def check_renaming_workers(subject: ClassSubject) -> None:
     """Exchanging the names of workers exchanges what is learned of them and changes nothing else."""
-    assert_renames(subject, subject.standard, "workers", _shuffled(subject.standard, "workers"))
+    assert_renames(subject, subject.standard, "workers", _shuffle(subject.standard, "workers"))
 
 
 def check_renaming_classes(subject: ClassSubject) -> None:

@@ -158,8 +158,8 @@ class CommunityDawidSkene(Aggregator):
         }
         best = best_of(votes.table.community_fit(start, **common) for start in self._starts(pseudo))
         warn_unless_converged(best["converged"], self)
-        learnt: dict[str, Any] = {name: best[name] for name in ("membership", "prototypes", "shares", "strength")}
-        return fit_of(best, kind=CommunityFit, **learnt)
+        learned: dict[str, Any] = {name: best[name] for name in ("membership", "prototypes", "shares", "strength")}
+        return fit_of(best, kind=CommunityFit, **learned)
 
     def _check(self) -> None:
         check_stopping(self.max_iter, self.tol)
@@ -176,8 +176,8 @@ class CommunityDawidSkene(Aggregator):
 
     def _graded(self, k: int) -> Array:
         """Prototypes from accurate to guessing, (n_communities, K, K)."""
-        known = 1 - (np.arange(self.n_communities) + 0.5) / self.n_communities
-        return with_diagonal(1 / k + (1 - 1 / k) * known, k)
+        accuracies = 1 - (np.arange(self.n_communities) + 0.5) / self.n_communities
+        return with_diagonal(1 / k + (1 - 1 / k) * accuracies, k)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,10 +301,10 @@ class EBCC(Aggregator):
         starts = np.random.default_rng(self.seed).integers(0, 2**63, self.restarts + 1).tolist()
         best = best_of(votes.table.subtypes_fit(seed=seed, **common) for seed in starts)
         warn_unless_converged(best["converged"], self)
-        learnt: dict[str, Any] = {
+        learned: dict[str, Any] = {
             name: best[name] for name in ("concentration", "class_concentration", "subtype_concentration")
         }
-        return fit_of(best, kind=SubtypeFit, **learnt)
+        return fit_of(best, kind=SubtypeFit, **learned)
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
         fit = self._fitted().fit_as(SubtypeFit)

@@ -16,8 +16,8 @@ from manyhands._base.progress import Callback
 from manyhands.categorical._calibration import EVEN, information
 from manyhands.categorical._passes import expected_counts, posterior_under
 from manyhands.categorical._posterior import as_posterior
-from manyhands.categorical._priors import Told, class_pseudo, told
-from manyhands.categorical._streamed import StreamedPosterior, solved
+from manyhands.categorical._priors import Told, class_pseudo, with_gold
+from manyhands.categorical._streamed import StreamedPosterior, solve
 from manyhands.categorical.anchoring import Anchor, n_votes
 from manyhands.categorical.base import ClassFit
 from manyhands.categorical.hierarchical import check_passes
@@ -269,8 +269,8 @@ class Consensus(Anchored, default=True):
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         check_panel(self.panel, self.correlation)
         check_passes(self.protected, self.max_iter, self.tol)
-        known = told(votes, self.gold)
-        members = solved(
+        gold_part = with_gold(votes, self.gold)
+        members = solve(
             votes.passes,
             _core.hierarchy_fit(
                 votes.passes,
@@ -286,7 +286,7 @@ class Consensus(Anchored, default=True):
         counts = expected_counts(votes.passes, first["posterior"])
         crowd = (first["posterior"], first["prior"], first["alpha"], counts)
         dependence = settle_dependence(votes, self.panel, self.correlation, crowd)
-        return self._average(votes, known, members, counts.sum(axis=(1, 2)), dependence)
+        return self._average(votes, gold_part, members, counts.sum(axis=(1, 2)), dependence)
 
     def _needs_memory(self) -> str | None:
         return None
@@ -299,9 +299,9 @@ class Consensus(Anchored, default=True):
         answers_per_worker: Array,
         dependence: Dependence,
     ) -> ClassFit:
-        posteriors = [found["posterior"] for found in members]
-        confusions = np.stack([found["confusion"] for found in members])
-        priors = np.stack([found["prior"] for found in members])
+        posteriors = [member["posterior"] for member in members]
+        confusions = np.stack([member["confusion"] for member in members])
+        priors = np.stack([member["prior"] for member in members])
         confusion, prior = confusions.mean(axis=0), priors.mean(axis=0)
         informs, vote = information(confusion), EqualVote.of(answers_per_worker, confusion, prior)
         pooled: Array | Pooled
@@ -312,7 +312,7 @@ class Consensus(Anchored, default=True):
         else:
             posteriors.append(vote.posterior(votes.table))
             answers = np.stack([_core.winners(rows)[0] for rows in posteriors])
-            pooled, disagreement = _pooled(posteriors, vote, votes.table, informs, dependence.discount)
+            pooled, disagreement = _pool_calibrated(posteriors, vote, votes.table, informs, dependence.discount)
         anchor, contradictions = learnt_from(known, votes, as_posterior(pooled), confusion, prior, dependence)
         if isinstance(pooled, Pooled):
             pooled = Pooled(known.held, posteriors, vote, informs, dependence.discount, anchor)  # type: ignore[arg-type]
@@ -327,7 +327,7 @@ class Consensus(Anchored, default=True):
             confusion,
             prior,
             np.zeros(0),
-            n_iter=sum(found["n_iter"] for found in members),
+            n_iter=sum(member["n_iter"] for member in members),
             dependence=dependence,
             agreement=agreement_of(known, pooled),
             anchor=anchor,
@@ -349,13 +349,13 @@ class Consensus(Anchored, default=True):
         ]
         posteriors.append(fit.vote.posterior(table))
         informs = self._carried_over(fit.information, known)
-        pooled = _pooled(posteriors, fit.vote, table, informs, fit.dependence.discount, fit.even)[0]
+        pooled = _pool_calibrated(posteriors, fit.vote, table, informs, fit.dependence.discount, fit.even)[0]
         if fit.anchor is None:
             return pooled
         return fit.anchor.carried_over(known, self._n_labels).posterior(table, pooled, n_votes(table))
 
 
-def _pooled(
+def _pool_calibrated(
     posteriors: list[Array], vote: EqualVote, table: _core.Table, informs: Array, discount: float, even: float = EVEN
 ) -> tuple[Array, Array]:
     """The calibrated average of members, and how far they are from it."""
@@ -383,12 +383,12 @@ class Pooled(StreamedPosterior):
         plain = part._replace(gold=None)
         table = part.shard.table()
         rows = [*(member.of_part(plain) for member in self._members), self._vote.posterior(table)]
-        pooled, distance = _pooled(rows, self._vote, table, self._informs[part.shard.who()], self._discount)
+        pooled, distance = _pool_calibrated(rows, self._vote, table, self._informs[part.shard.who()], self._discount)
         if self._anchor is not None:
             pooled = self._anchor.posterior(part.shard, pooled, n_votes(table))
         if part.gold is not None:
-            known = part.gold >= 0
-            pooled[known] = np.eye(pooled.shape[1])[part.gold[known]]
+            has_gold = part.gold >= 0
+            pooled[has_gold] = np.eye(pooled.shape[1])[part.gold[has_gold]]
         return rows, pooled, distance
 
     def of_part(self, part: Part) -> Array:
@@ -403,5 +403,5 @@ class Pooled(StreamedPosterior):
             rows, _, distance = self._pool(part)
             return np.stack([_core.winners(one)[0] for one in rows]), distance
 
-        said, distances = zip(*self.shards.each(look), strict=True)
-        return np.concatenate(said, axis=1), np.concatenate(distances)
+        posteriors, distances = zip(*self.shards.each(look), strict=True)
+        return np.concatenate(posteriors, axis=1), np.concatenate(distances)

@@ -12,8 +12,8 @@ from manyhands import _core
 from manyhands._base.checks import check_choice, check_number, warn_unless_converged
 from manyhands._base.estimator import Array
 from manyhands._base.progress import Callback
-from manyhands.categorical._priors import class_pseudo, counts, probabilities, row_pseudo, told
-from manyhands.categorical._streamed import solved
+from manyhands.categorical._priors import class_pseudo, counts, probabilities, row_pseudo, with_gold
+from manyhands.categorical._streamed import solve
 from manyhands.categorical.base import Aggregator, ClassFit, best_of, fit_of
 from manyhands.categorical.table import Annotations
 
@@ -138,7 +138,7 @@ class DawidSkene(Aggregator):
 
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         self._check()
-        known = told(votes, self.gold)
+        gold_part = with_gold(votes, self.gold)
         common: dict[str, Any] = {
             "model": self.model,
             "assignment": self.assignment,
@@ -147,12 +147,12 @@ class DawidSkene(Aggregator):
             "max_iter": self.max_iter,
             "tol": self.tol,
             "accelerate": bool(self.accelerate),
-            "gold": known.gold,
+            "gold": gold_part.gold,
             "progress": progress,
         }
         start, remarks = self._start(votes)
         starts = [start, *({"start": "random", "seed": self.seed + i} for i in range(self.restarts))]
-        best = best_of(solved(known.held, [_core.em_fit(known.held, **common, **start)])[0] for start in starts)
+        best = best_of(solve(gold_part.held, [_core.em_fit(gold_part.held, **common, **start)])[0] for start in starts)
         warn_unless_converged(best["converged"], self, FASTER)
         return fit_of(best, remarks)
 
@@ -179,8 +179,8 @@ class DawidSkene(Aggregator):
 
     def _pseudo(self, votes: Annotations) -> Array:
         """Pseudo-counts: (K, K) for all workers, or (M, K, K) where some have a prior of their own; K of labels."""
-        k, said = votes.n_classes, votes.n_labels
-        shared = row_pseudo(self.pseudo_count, k, said)
+        k, n_labels = votes.n_classes, votes.n_labels
+        shared = row_pseudo(self.pseudo_count, k, n_labels)
         if self.worker_prior is None:
             return shared
         if not isinstance(self.worker_prior, Mapping):
@@ -191,7 +191,7 @@ class DawidSkene(Aggregator):
             raise ValueError(f"worker_prior names {names[int(np.argmax(codes < 0))]!r}, who is not among the workers")
         pseudo = np.repeat(shared[None], votes.n_workers, axis=0)
         for code, (name, prior) in zip(codes, self.worker_prior.items(), strict=True):
-            pseudo[code] = counts(prior, (k, said), f"worker_prior of {name!r}")
+            pseudo[code] = counts(prior, (k, n_labels), f"worker_prior of {name!r}")
         return pseudo
 
     def _start(self, votes: Annotations) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -210,14 +210,14 @@ class DawidSkene(Aggregator):
                     f"posteriors, a pair (prior, confusion) or an aggregator, not {init!r}"
                 )
             return {"start": init}, ()
-        n, m, k, said = votes.n_tasks, votes.n_workers, votes.n_classes, votes.n_labels
-        if isinstance(init, Aggregator) and (said > k or init._knows_abstentions()):
+        n, m, k, n_labels = votes.n_tasks, votes.n_workers, votes.n_classes, votes.n_labels
+        if isinstance(init, Aggregator) and (n_labels > k or init._knows_abstentions()):
             return self._from_posterior(votes, init)
         if isinstance(init, Aggregator):
             return self._from_fitted(votes, init) if init._state else self._from_fit(votes, init)
         if isinstance(init, tuple) and len(init) == 2:
             prior = probabilities(init[0], (k,), "the prior given as init")
-            confusion = probabilities(init[1], (m, k, said), "the confusion given as init")
+            confusion = probabilities(init[1], (m, k, n_labels), "the confusion given as init")
             return _parameters(prior, confusion), ()
         posterior = probabilities(init, (n, k), "the posterior given as init")
         return {"start": "", "posterior": posterior}, ()
@@ -254,8 +254,8 @@ def _from_counts(votes: Annotations) -> Array:
     shares = votes.table.vote_shares()[0]
     best = (shares == shares.max(axis=1, keepdims=True)).astype(np.float64)
     best /= best.sum(axis=1, keepdims=True)
-    named = labels < k
-    tasks, workers, labels, weights = tasks[named], workers[named], labels[named], weights[named]
+    is_class = labels < k
+    tasks, workers, labels, weights = tasks[is_class], workers[is_class], labels[is_class], weights[is_class]
     prior = np.bincount(labels, weights, k)
     joint = np.zeros((votes.n_workers * k, k))
     np.add.at(joint, workers * k + labels, best[tasks] * weights[:, None])

@@ -37,14 +37,14 @@ def build_dense(
     With `chosen`, the caller named the columns of workers, so that all of them are.
     """
     dense, ids, workers = _take_apart(matrix, task, chosen=chosen)
-    given = _given(dense, missing)
+    is_label = _is_label(dense, missing)
     dense = np.asarray(dense)
-    if not given.any():
+    if not is_label.any():
         raise ValueError(f"the matrix, of shape {dense.shape}, holds no label")
-    labels = Column(dense[given], "the matrix")
-    rows, columns = np.nonzero(given)
+    labels = Column(dense[is_label], "the matrix")
+    rows, columns = np.nonzero(is_label)
     _refuse_ids_among_labels(labels.encode()[0], columns, len(dense), workers)
-    table, tasks, names, found, _, said = building.build(
+    table, tasks, names, classes_out, _, notes = building.build(
         ids.at(rows),
         (workers or Column(np.arange(dense.shape[1]), "workers")).at(columns),
         labels,
@@ -56,23 +56,23 @@ def build_dense(
         abstain=abstain,
         fold_labels=fold_labels,
     )
-    unlabelled = ids.at(np.flatnonzero(~given.any(axis=1))).encode()[1]
+    unlabelled = ids.at(np.flatnonzero(~is_label.any(axis=1))).encode()[1]
     if len(unlabelled):
         checks.warn_unlabelled(0, unlabelled)
-    return table, tasks, names, found, unlabelled, said
+    return table, tasks, names, classes_out, unlabelled, notes
 
 
-def _given(dense: npt.NDArray[Any], missing: Any) -> npt.NDArray[np.bool_]:
+def _is_label(dense: npt.NDArray[Any], missing: Any) -> npt.NDArray[np.bool_]:
     """Which entries are labels."""
-    given: npt.NDArray[np.bool_] = ~np.ma.getmaskarray(dense)
+    is_label: npt.NDArray[np.bool_] = ~np.ma.getmaskarray(dense)
     dense = np.asarray(dense)
     # Values first: some, such as pandas.NA, cannot be compared.
-    absent = Column(dense[given], "the matrix").missing()
+    absent = Column(dense[is_label], "the matrix").missing()
     if absent is not None:
-        given[given] = ~absent
+        is_label[is_label] = ~absent
     if not is_missing(missing):
-        given[given] = dense[given] != missing
-    return given
+        is_label[is_label] = dense[is_label] != missing
+    return is_label
 
 
 # ------------------------------------------------------------------------------------------------------ frames
@@ -104,7 +104,7 @@ def _take_apart(matrix: Any, task: str | None, *, chosen: bool) -> tuple[npt.NDA
     workers = Column(as_objects(names), "the frame's columns")
     for column, what in ((ids, "rows"), (workers, "columns")):
         _refuse_twice(column, what)
-    return _stacked(arrays), ids, workers
+    return _stack(arrays), ids, workers
 
 
 def _as_array(column: Any) -> npt.NDArray[Any]:
@@ -115,7 +115,7 @@ def _as_array(column: Any) -> npt.NDArray[Any]:
     return np.asarray(column)
 
 
-def _stacked(arrays: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+def _stack(arrays: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     """Return the matrix of these columns; of unlike types, only numbers that floats hold exactly become one."""
     if len({len(array) for array in arrays}) > 1:
         raise ValueError(f"columns differ in length: {', '.join(f'{len(array):,}' for array in arrays)}")
@@ -136,12 +136,17 @@ def _is_exact(array: npt.NDArray[Any]) -> bool:
 
 
 def _refuse_long_log(names: Sequence[Any]) -> None:
-    known = {role: {normalize_name(name) for name in WELL_KNOWN[role]} for role in ("task", "worker", "label")}
-    found = {role: [name for name in names if normalize_name(str(name)) in known[role]] for role in known}
-    if all(found.values()):
-        shown = ", ".join(repr(some[0]) for some in found.values())
+    well_known_names = {
+        role: {normalize_name(name) for name in WELL_KNOWN[role]} for role in ("task", "worker", "label")
+    }
+    candidates = {
+        role: [name for name in names if normalize_name(str(name)) in well_known_names[role]]
+        for role in well_known_names
+    }
+    if all(candidates.values()):
+        examples = ", ".join(repr(some[0]) for some in candidates.values())
         raise ValueError(
-            f"the columns {shown} look like a log with a row for each answer, not like workers: use "
+            f"the columns {examples} look like a log with a row for each answer, not like workers: use "
             "Annotations.from_frame"
         )
 
@@ -152,8 +157,8 @@ _GOLD = ("gold", "gold_label", "gold_standard", "golden", "truth", "ground_truth
 
 def _refuse_known_answers(names: Sequence[Any]) -> None:
     """Raise where one of the columns of workers bears the name of known answers."""
-    known = {normalize_name(name) for name in _GOLD}
-    gold = [name for name in names if normalize_name(str(name)) in known]
+    gold_names = {normalize_name(name) for name in _GOLD}
+    gold = [name for name in names if normalize_name(str(name)) in gold_names]
     if gold:
         rest = [name for name in names if name not in gold]
         raise ValueError(
@@ -183,12 +188,12 @@ def _refuse_ids_among_labels(codes: Codes, columns: npt.NDArray[np.intp], n_rows
     own = np.bincount(of_column[~shared[of_pair]], minlength=n_columns)
     complete = (distinct == n_rows) & (np.bincount(columns, minlength=n_columns) == n_rows)
     names = None if workers is None else workers.names()
-    known = {"id", *map(normalize_name, WELL_KNOWN["task"])}
+    id_names = {"id", *map(normalize_name, WELL_KNOWN["task"])}
     for place in np.flatnonzero(complete & (n_columns > 1)).tolist():
         name = place if names is None else names.values[[place]].tolist()[0]
-        called = names is not None and normalize_name(str(name)) in known
+        is_id = names is not None and normalize_name(str(name)) in id_names
         least = _ENOUGH_LABELS if names is None else 3
-        if called or (n_rows >= least and own[place] > n_codes - own[place]):
+        if is_id or (n_rows >= least and own[place] > n_codes - own[place]):
             cure = "leave it out" if names is None else f"name the tasks by it with task={str(name)!r}, or leave it out"
             raise ValueError(
                 f"column {name!r} looks like the ids of tasks, not like a worker's labels: all of its {n_rows:,} "

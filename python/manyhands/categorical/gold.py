@@ -79,9 +79,9 @@ def read_gold(
     if (missing := tasks.missing()) is not None:
         row = np.flatnonzero(np.ones(len(missing), np.bool_) if absent is None else ~absent)[int(np.argmax(missing))]
         raise ValueError(f"{source.path}: there is a label without a task in row {int(row)}")
-    known, truth = in_types_of(votes._tasks, tasks), in_types_of(votes._classes, labels)
-    first = _first_rows(tasks, labels, known, truth, source)
-    return known[first], truth[first]
+    task_ids, truth = in_types_of(votes._tasks, tasks), in_types_of(votes._classes, labels)
+    first = _first_rows(tasks, labels, task_ids, truth, source)
+    return task_ids[first], truth[first]
 
 
 def _first_rows(
@@ -91,8 +91,8 @@ def _first_rows(
     codes, names = tasks.encode()
     first = np.full(len(names), len(codes), np.intp)
     np.minimum.at(first, codes, np.arange(len(codes)))
-    said = labels.encode()[0]
-    other = np.flatnonzero(said != said[first[codes]])
+    label_codes = labels.encode()[0]
+    other = np.flatnonzero(label_codes != label_codes[first[codes]])
     if len(other):
         row, before = int(other[0]), int(first[codes[other[0]]])
         task, (one, two) = known[[row]].tolist()[0], truth[[before, row]].tolist()
@@ -115,8 +115,8 @@ def _gold_columns(
 
 def _only(names: Sequence[str], known: Sequence[str | None]) -> str | None:
     """Return the only one of the known names that occurs."""
-    found = known_among(names, known)
-    return found[0] if len(found) == 1 else None
+    matches = known_among(names, known)
+    return matches[0] if len(matches) == 1 else None
 
 
 def _column(table: Any, name: str, known: Names, text: bool) -> Column:
@@ -127,16 +127,16 @@ def _column(table: Any, name: str, known: Names, text: bool) -> Column:
 
 def in_types_of(known: Names, column: Column) -> npt.NDArray[Any]:
     """Return the rows, those equal to a known name when written out as that name."""
-    codes, found = column.encode()
-    if _kind_of(known) == _kind_of(found):
-        return found.values[codes]
-    names, written = known.values.tolist(), _writer(known)
+    codes, distinct = column.encode()
+    if _kind_of(known) == _kind_of(distinct):
+        return distinct.values[codes]
+    names, writer = known.values.tolist(), _writer(known)
     name_of: dict[Any, Any] = {}
     for name in names:
         # What two names are written as is neither of them.
-        name_of[written(name)] = None if written(name) in name_of else name
+        name_of[writer(name)] = None if writer(name) in name_of else name
     exact = set(names)
-    values = [x if x in exact or (name := name_of.get(written(x))) is None else name for x in found.values.tolist()]
+    values = [x if x in exact or (name := name_of.get(writer(x))) is None else name for x in distinct.values.tolist()]
     # Objects only where they must be: arrays of numbers are matched much faster.
     if known.values.dtype != object and {*map(type, values)} == {type(names[0])}:
         with suppress(OverflowError):

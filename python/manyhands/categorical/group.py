@@ -62,15 +62,17 @@ class _Grouped(Aggregator):
         if not one_answer(votes).any():
             nothing = "No worker has one answer to a task that counts: whether workers depend on each other is unknown."
             return np.arange(votes.n_workers), (nothing,)
-        known = beliefs(votes)
-        pairs = pair_excess(known, min_overlap=int(self.min_overlap), share=0.0, most=1.0)
-        found = find_groups(known, pairs, rate=float(self.rate))
-        return found.codes, (*known.remarks, *none_found(found, votes))
+        current = beliefs(votes)
+        pairs = pair_excess(current, min_overlap=int(self.min_overlap), share=0.0, most=1.0)
+        groups = find_groups(current, pairs, rate=float(self.rate))
+        return groups.codes, (*current.remarks, *none_found(groups, votes))
 
     def _doubts(self, votes: Annotations) -> Doubts:
         alone = 0 if self.groups is None else votes.n_workers - sum(len(group) for group in self.groups)
-        said = f"{alone:,} of {plural(votes.n_workers, 'worker')} {'is' if alone == 1 else 'are'} in none of the groups"
-        return super()._doubts(votes) + Doubts(quiet=(f"{said} given: each answers alone.",) if alone else ())
+        summary = (
+            f"{alone:,} of {plural(votes.n_workers, 'worker')} {'is' if alone == 1 else 'are'} in none of the groups"
+        )
+        return super()._doubts(votes) + Doubts(quiet=(f"{summary} given: each answers alone.",) if alone else ())
 
     @property
     def groups_(self) -> list[list[Any]]:
@@ -216,7 +218,7 @@ class GroupDawidSkene(_Grouped):
         k = votes.n_classes
         codes, remarks = self._group_codes(votes)
         start = HierarchicalDawidSkene()._fit(_a_vote_a_group(votes, codes), None)
-        found = fit_layers(
+        layers = fit_layers(
             votes.table,
             codes,
             start.confusion.matrices(),
@@ -227,9 +229,9 @@ class GroupDawidSkene(_Grouped):
             tol=float(self.tol),
             progress=progress,
         )
-        warn_unless_converged(found["converged"], self)
-        learnt = {"codes": codes.astype(np.uint32), "members": found["workers"], "answers": found["answers"]}
-        return fit_of(found, remarks, kind=LayersFit, **learnt)
+        warn_unless_converged(layers["converged"], self)
+        learned = {"codes": codes.astype(np.uint32), "members": layers["workers"], "answers": layers["answers"]}
+        return fit_of(layers, remarks, kind=LayersFit, **learned)
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
         fit = self._fitted().fit_as(LayersFit)
@@ -333,9 +335,9 @@ def _group_shares(table: _core.Table, codes: Codes, k: int) -> Array:
     if together.any():
         n = len(codes)
         ballots, place = np.unique(tasks[together] * n + who[together], return_inverse=True)
-        said = np.zeros((len(ballots), k))
-        np.add.at(said, (place, labels[together]), weight[together])
-        best = said == said.max(axis=1, keepdims=True)
+        answer_shares = np.zeros((len(ballots), k))
+        np.add.at(answer_shares, (place, labels[together]), weight[together])
+        best = answer_shares == answer_shares.max(axis=1, keepdims=True)
         # What each member said in all; a group weighs as much as the heaviest of them.
         answers, member = np.unique(place * n + workers[together], return_inverse=True)
         heaviest = np.zeros(len(ballots))

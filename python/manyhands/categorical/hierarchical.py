@@ -13,8 +13,8 @@ from manyhands._base.checks import check_number, check_stopping, check_strength
 from manyhands._base.estimator import Array
 from manyhands._base.fitted import Fit, number, numbers
 from manyhands._base.progress import Callback
-from manyhands.categorical._priors import class_pseudo, told
-from manyhands.categorical._streamed import solved
+from manyhands.categorical._priors import class_pseudo, with_gold
+from manyhands.categorical._streamed import solve
 from manyhands.categorical.base import Aggregator, ClassFit, fit_of
 from manyhands.categorical.table import Annotations
 
@@ -60,18 +60,18 @@ class Hierarchical(Aggregator):
 
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         check_passes(self.protected, self.max_iter, self.tol)
-        known = told(votes, self.gold)
+        gold_part = with_gold(votes, self.gold)
         fits = _core.hierarchy_fit(
-            known.held,
+            gold_part.held,
             [self._prior()],
             class_pseudo=class_pseudo(self.class_pseudo_count, votes.n_classes),
-            gold=known.gold,
+            gold=gold_part.gold,
             protected=self.protected,
             max_iter=self.max_iter,
             tol=self.tol,
             progress=progress,
         )
-        (found,) = solved(known.held, fits)
+        (found,) = solve(gold_part.held, fits)
         return self._fit_of(found)
 
 
@@ -223,5 +223,5 @@ class HierarchicalMACE(Hierarchical):
         return "spammer", check_strength(self.strength)
 
     def _fit_of(self, found: _core._HierarchyFit) -> ClassFit:
-        learnt: dict[str, Any] = {name: found[name] for name in ("competence", "guesses", "strength")}
-        return fit_of(found, kind=GuessingFit, **learnt)
+        learned: dict[str, Any] = {name: found[name] for name in ("competence", "guesses", "strength")}
+        return fit_of(found, kind=GuessingFit, **learned)

@@ -53,13 +53,13 @@ def posterior(votes: Any, prior: npt.ArrayLike, confusion: npt.ArrayLike | Mappi
     table = as_annotations(votes)
     if table.in_shards:
         table = table.in_memory()
-    n, k, said = table.n_tasks, table.n_classes, table.n_labels
+    n, k, n_labels = table.n_tasks, table.n_classes, table.n_labels
     shape = (n, k) if np.ndim(prior) == 2 else (k,)
     matrices = _by_worker(table, confusion) if isinstance(confusion, Mapping) else confusion
     return posterior_under(
         table.table,
         probabilities(prior, shape, "prior"),
-        probabilities(matrices, (table.n_workers, k, said), "confusion"),
+        probabilities(matrices, (table.n_workers, k, n_labels), "confusion"),
     )
 
 

@@ -176,8 +176,8 @@ class MACE(Aggregator):
         """What each worker says while spamming, (n_workers, n_classes); rows sum to one."""
         spammed = self._spammed()
         total = spammed.sum(axis=1, keepdims=True)
-        known = total > 0
-        shares: Array = np.where(known, spammed / np.where(known, total, 1.0), 1 / spammed.shape[1])
+        has_weight = total > 0
+        shares: Array = np.where(has_weight, spammed / np.where(has_weight, total, 1.0), 1 / spammed.shape[1])
         return shares
 
     def _spammed(self) -> Array:
@@ -282,7 +282,7 @@ class GLAD(Aggregator):
         # Its exponential is squared.
         check_number("ease_mean", self.ease_mean, least=-100, most=100)
         prior = self._prior(votes)
-        found = votes.table.glad_fit(
+        result = votes.table.glad_fit(
             prior,
             np.full(votes.n_workers, float(self.ability_mean)),
             np.full(votes.n_tasks, float(self.ease_mean)),
@@ -290,18 +290,18 @@ class GLAD(Aggregator):
             tol=float(self.tol),
             progress=progress,
         )
-        warn_unless_converged(found["converged"], self)
-        accuracy = found["accuracy"] if votes.n_classes > 1 else np.ones(votes.n_workers)
+        warn_unless_converged(result["converged"], self)
+        accuracy = result["accuracy"] if votes.n_classes > 1 else np.ones(votes.n_workers)
         return GLADFit.of(
-            ability=found["ability"],
-            ease=found["ease"],
+            ability=result["ability"],
+            ease=result["ease"],
             ease_mean=float(self.ease_mean),
-            posterior=found["posterior"],
+            posterior=result["posterior"],
             confusion=with_diagonal(accuracy, votes.n_classes),
             prior=prior,
-            history=found["history"],
-            n_iter=found["n_iter"],
-            converged=found["converged"],
+            history=result["history"],
+            n_iter=result["n_iter"],
+            converged=result["converged"],
         )
 
     def _prior(self, votes: Annotations) -> Array:

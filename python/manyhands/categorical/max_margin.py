@@ -100,25 +100,25 @@ class MaxMarginVote(Aggregator):
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         check_stopping(self.max_iter, self.tol)
         check_positive("margin", self.margin)
-        found = votes.table.margin_fit(
+        result = votes.table.margin_fit(
             cost=self._price(votes),
             margin=float(self.margin),
             max_iter=self.max_iter,
             tol=float(self.tol),
             progress=progress,
         )
-        warn_unless_converged(found["converged"], self)
-        scale = self._log_odds_per_weight(votes, found["answers"], found["weights"])
-        posterior = votes.table.vote_softmax(scale * found["weights"])
+        warn_unless_converged(result["converged"], self)
+        scale = self._log_odds_per_weight(votes, result["answers"], result["weights"])
+        posterior = votes.table.vote_softmax(scale * result["weights"])
         return MarginFit.of(
-            weights=found["weights"],
+            weights=result["weights"],
             scale=scale,
             posterior=posterior,
             confusion=JudgedByPosterior(votes.table, posterior),
             prior=posterior.mean(axis=0),
-            history=found["history"],
-            n_iter=found["n_iter"],
-            converged=found["converged"],
+            history=result["history"],
+            n_iter=result["n_iter"],
+            converged=result["converged"],
         )
 
     def _price(self, votes: Annotations) -> float:
@@ -257,7 +257,7 @@ class CrowdSVM(Aggregator):
         check_number("draws", self.draws, least=1, whole=True)
         check_number("burn_in", self.burn_in, least=0, whole=True)
         check_number("seed", self.seed, least=0, whole=True)
-        found = votes.table.crowd_svm_fit(
+        result = votes.table.crowd_svm_fit(
             cost=float(self.cost),
             margin=float(self.margin),
             variance=float(self.variance),
@@ -268,11 +268,11 @@ class CrowdSVM(Aggregator):
             progress=progress,
         )
         return MachineFit.of(
-            weights=found["weights"],
+            weights=result["weights"],
             cost=float(self.cost),
             margin=float(self.margin),
-            posterior=found["posterior"],
-            confusion=found["confusion"],
+            posterior=result["posterior"],
+            confusion=result["confusion"],
             prior=np.full(votes.n_classes, 1 / votes.n_classes),
             history=np.zeros(0),
             n_iter=self.draws + self.burn_in,

@@ -119,7 +119,7 @@ class MinimaxEntropy(Aggregator):
         if not isinstance(self.ordinal, bool):
             raise TypeError(f"ordinal must be True or False, not {self.ordinal!r}")
         worker_penalty, task_penalty = self._penalties(votes)
-        found = votes.table.minimax_fit(
+        result = votes.table.minimax_fit(
             ordinal=self.ordinal,
             worker_penalty=worker_penalty,
             task_penalty=task_penalty,
@@ -127,18 +127,18 @@ class MinimaxEntropy(Aggregator):
             tol=float(self.tol),
             progress=progress,
         )
-        warn_unless_converged(found["converged"], self)
+        warn_unless_converged(result["converged"], self)
         return MinimaxFit.of(
-            sigma=found["sigma"],
-            tau=found["tau"],
+            sigma=result["sigma"],
+            tau=result["tau"],
             task_penalty=task_penalty,
             ordinal=self.ordinal,
-            posterior=found["posterior"],
-            confusion=found["confusion"],
+            posterior=result["posterior"],
+            confusion=result["confusion"],
             prior=np.full(votes.n_classes, 1 / votes.n_classes),
-            history=found["history"],
-            n_iter=found["n_iter"],
-            converged=found["converged"],
+            history=result["history"],
+            n_iter=result["n_iter"],
+            converged=result["converged"],
         )
 
     def _penalties(self, votes: Annotations) -> tuple[float, float]:

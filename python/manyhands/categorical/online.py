@@ -155,10 +155,10 @@ class OnlineDawidSkene(Aggregator):
         self._check()
         running = _Running(self, votes._classes, votes._workers)
         n_batches = -(-votes.n_tasks // self.batch_size)
-        for done, batch in enumerate(_batches(votes, self.batch_size), start=1):
+        for batch_number, batch in enumerate(_batches(votes, self.batch_size), start=1):
             running.learn(batch)
             if progress is not None:
-                progress(done, float("nan"))
+                progress(batch_number, float("nan"))
         confusion = _matrices(running.counts, running.squares, self.pseudo_count)
         return running.fit(posterior_under(votes.table, running.prior(), confusion), confusion, n_batches)
 
@@ -192,12 +192,12 @@ class _Running:
     @classmethod
     def of(cls, model: OnlineDawidSkene, now: ClassFitted) -> _Running:
         """Go on from a fit."""
-        made, fit = cls(model, now.classes, now.workers), now.fit_as(OnlineFit)
-        made.n_labels, made.counts = now.n_labels.copy(), fit.counts.copy()
-        made.squares, made._seen = fit.squares.copy(), fit.seen.copy()
-        made._class_counts, made._class_course = fit.class_counts, fit.class_course
-        made._latest, made._latest_rows = fit.latest, fit.latest_rows
-        return made
+        copied, fit = cls(model, now.classes, now.workers), now.fit_as(OnlineFit)
+        copied.n_labels, copied.counts = now.n_labels.copy(), fit.counts.copy()
+        copied.squares, copied._seen = fit.squares.copy(), fit.seen.copy()
+        copied._class_counts, copied._class_course = fit.class_counts, fit.class_course
+        copied._latest, copied._latest_rows = fit.latest, fit.latest_rows
+        return copied
 
     def fit(self, posterior: Array, confusion: Array | Confusion, n_batches: int) -> OnlineFit:
         """A fit with answers of the latest batch."""
@@ -242,20 +242,20 @@ class _Running:
         table, who = votes.table.recoded(codes_of, k, k), self.workers.match(votes._workers)
         codes, weights = votes.codes(), votes.weights
         answers = np.bincount(codes[1], weights, minlength=votes.n_workers).astype(np.float64)
-        known = self._latest.match(votes._tasks)
-        new = known < 0
+        positions = self._latest.match(votes._tasks)
+        new = positions < 0
         past = _Average(self.counts[who], self.squares[who], self._mixing(self._seen[who], answers), answers)
         n_new = np.array([float(new.sum())])
         class_mix = self._mixing(self._class_course[:1], n_new)
         class_past = _Average(self._class_counts[None], self._class_course[1:], class_mix, n_new)
-        posterior = self._settled(table, past, class_past, new, self._latest_rows[known[~new]])
+        posterior = self._settled(table, past, class_past, new, self._latest_rows[positions[~new]])
         self.counts[who], self.squares[who] = past.after(expected_counts(table, posterior))
         self._seen[who] += answers
         self.n_labels[who] += votes.labels_per_worker
         classes, squares = class_past.after(posterior[new].sum(axis=0)[None])
         self._class_counts = classes[0]
         self._class_course = np.array([self._class_course[0] + n_new[0], squares[0]])
-        self._remember(votes._tasks, known, posterior)
+        self._remember(votes._tasks, positions, posterior)
         return posterior
 
     def _settled(
@@ -267,7 +267,7 @@ class _Running:
         """
         k = len(self.classes)
         revisited = None if new.all() else _Revisited(table, new, np.maximum(seen, _FLOOR))
-        found = _core.em_fit(
+        result = _core.em_fit(
             table if revisited is None else revisited,
             model="full",
             assignment="soft",
@@ -279,7 +279,7 @@ class _Running:
             max_iter=self._model.rounds - 1,
             tol=0.0,
         )
-        return found["posterior"] if revisited is None else revisited.posterior
+        return result["posterior"] if revisited is None else revisited.posterior
 
     def _mixing(self, seen: Array, answers: Array) -> Array:
         """What is left of the past after so many more answers, (n,)."""
@@ -335,10 +335,10 @@ def fading(start: Array, end: Array, kappa: float, forget: float) -> Array:
     """
     turn = forget ** (-1 / kappa) - 1 if forget > _NEVER else np.inf
     low, high = 1 + np.minimum(start, turn), 1 + np.minimum(end, turn)
-    gone = np.log(high / low) if kappa == 1 else (high ** (1 - kappa) - low ** (1 - kappa)) / (1 - kappa)
+    decay = np.log(high / low) if kappa == 1 else (high ** (1 - kappa) - low ** (1 - kappa)) / (1 - kappa)
     if forget > _NEVER:
-        gone = gone + forget * (np.maximum(end, turn) - np.maximum(start, turn))
-    left: Array = np.exp(-gone)
+        decay = decay + forget * (np.maximum(end, turn) - np.maximum(start, turn))
+    left: Array = np.exp(-decay)
     return left
 
 
@@ -400,18 +400,18 @@ class _Revisited:
         """Counts of all tasks, and classes of the new ones."""
         log_evidence = 0.0
         for table, _, own in self._parts:
-            met = classes if own is None else np.zeros_like(classes)
-            given = prior if own is None else own
-            log_evidence += table.em_gather(factors, given, counts=counts, classes=met, **how)
+            class_sums = classes if own is None else np.zeros_like(classes)
+            class_prior = prior if own is None else own
+            log_evidence += table.em_gather(factors, class_prior, counts=counts, classes=class_sums, **how)
         return log_evidence
 
     def conclude(self, factors: Array, prior: Array, /, *, model: str) -> float:
         """Keep the posteriors."""
         log_evidence = 0.0
         for table, mask, own in self._parts:
-            found = table.em_answers(factors, prior if own is None else own, model=model, posterior=True)
-            self.posterior[mask] = found["posterior"]
-            log_evidence += found["log_evidence"]
+            result = table.em_answers(factors, prior if own is None else own, model=model, posterior=True)
+            self.posterior[mask] = result["posterior"]
+            log_evidence += result["log_evidence"]
         return log_evidence
 
 
@@ -420,9 +420,9 @@ def _part(table: _core.Table, chosen: npt.NDArray[np.bool_]) -> _core.Table:
     tasks, workers, labels = table.columns()
     rows, weights = chosen[tasks], table.weights()
     places = (np.cumsum(chosen) - 1).astype(np.uint32)
-    kept = None if weights is None else weights[rows]
+    row_weights = None if weights is None else weights[rows]
     sizes = int(chosen.sum()), table.n_workers, table.n_labels
-    return made_table(places[tasks[rows]], workers[rows], labels[rows], kept, *sizes)
+    return made_table(places[tasks[rows]], workers[rows], labels[rows], row_weights, *sizes)
 
 
 def _worth(weights: Array, squares: Array) -> Array:

@@ -65,8 +65,8 @@ class Agreement:
             right, total = np.maximum(right - known.right, 0.0), np.maximum(total - known.seen, 0.0)
         # Workers of known tasks only, about whom the others have to tell.
         crowd = right.sum() / max(total.sum(), 1e-9)
-        seen = total > 1e-9
-        share = np.where(seen, np.divide(right, total, out=np.zeros_like(right), where=seen), crowd)
+        has_weight = total > 1e-9
+        share = np.where(has_weight, np.divide(right, total, out=np.zeros_like(right), where=has_weight), crowd)
         return cls(np.clip(share, 0.0, 1.0), total, known)
 
     def skills(self, worth: metrics.Worth, dependent: float) -> metrics.Worth:
@@ -143,13 +143,13 @@ def settle_dependence(
 ) -> Dependence:
     """Decide how far errors coincide, with posterior, class prior, crowd prior and expected counts of a model."""
     if correlation is not None:
-        given = np.array([float(correlation), 0.0])
-        return Dependence(float(correlation), given, panel=False, declared=True, otherwise=PANEL_DISCOUNT)
+        estimate_given = np.array([float(correlation), 0.0])
+        return Dependence(float(correlation), estimate_given, panel=False, declared=True, otherwise=PANEL_DISCOUNT)
     estimate = error_correlation(votes.passes, *crowd)
     usual = discount(*estimate)
-    taken = looks_like_panel(votes, *estimate) if panel is None else bool(panel)
-    discounts = (PANEL_DISCOUNT, usual) if taken else (usual, PANEL_DISCOUNT)
-    return Dependence(discounts[0], np.array(estimate), taken, panel is not None, discounts[1])
+    is_panel = looks_like_panel(votes, *estimate) if panel is None else bool(panel)
+    discounts = (PANEL_DISCOUNT, usual) if is_panel else (usual, PANEL_DISCOUNT)
+    return Dependence(discounts[0], np.array(estimate), is_panel, panel is not None, discounts[1])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,10 +231,10 @@ class Anchored(Aggregator):
         independent workers. Known classes update it: ``n_gold`` is the number of the worker's answers to known tasks.
         """
         frame = super().workers_frame()
-        known = self._agreement.known
-        if known is None:
+        gold_skills = self._agreement.known
+        if gold_skills is None:
             return frame
-        return frame.append_column("n_gold", [np.rint(known.seen).astype(np.int64)])
+        return frame.append_column("n_gold", [np.rint(gold_skills.seen).astype(np.int64)])
 
     def _clamped(self) -> Any:
         return None
@@ -256,12 +256,12 @@ def learnt_from(
             f"Gold has one class only, {name!r} ({plural(len(known.classes), 'label')}): it counts in the skills of "
             "workers and corrects no other answer. Add gold labels of other classes.",
         )
-    said = known_votes(votes.passes, known.tasks, known.classes)
+    gold_votes = known_votes(votes.passes, known.tasks, known.classes)
     rows = default.rows(known.tasks)
-    anchor = fit_anchor(said, rows, prior, dependence.degree) if votes.n_classes > 1 else None
-    skills = KnownSkills.of(said.counts())
+    anchor = fit_anchor(gold_votes, rows, prior, dependence.degree) if votes.n_classes > 1 else None
+    skills = KnownSkills.of(gold_votes.counts())
     accuracy = metrics.skill(confusion, prior)
-    remarks = contradictions(skills, accuracy, votes.labels_per_worker, votes._workers, rows, said.classes)
+    remarks = contradictions(skills, accuracy, votes.labels_per_worker, votes._workers, rows, gold_votes.classes)
     return anchor, remarks
 
 
@@ -270,5 +270,5 @@ def agreement_of(known: Told, posterior: Any) -> Agreement:
     counts = expected_counts(known.held, posterior)
     if known.tasks is None or known.classes is None:
         return Agreement.of(counts, None)
-    said = known_votes(known.held, known.tasks, known.classes)
-    return Agreement.of(counts, KnownSkills.of(said.counts()))
+    gold_votes = known_votes(known.held, known.tasks, known.classes)
+    return Agreement.of(counts, KnownSkills.of(gold_votes.counts()))

@@ -181,13 +181,15 @@ def simulate(
         raise ValueError(f"ids is {ids!r}; give 'int' or 'str'")
     if not 0 <= copying <= 1:
         raise ValueError(f"copying is {copying}; give a probability from 0 to 1")
-    given = None if confusion is None else _as_confusion(confusion)
+    confusion_array = None if confusion is None else _as_confusion(confusion)
     codes, names = (None, None) if truth is None else _as_truth(truth, n_classes)
-    if codes is not None and names is None and n_classes is None and given is None:
+    if codes is not None and names is None and n_classes is None and confusion_array is None:
         raise TypeError("n_classes is missing: truth holds class numbers; give the number of classes")
     n_tasks = _size("n_tasks", n_tasks, _length(codes))
-    n_workers = _size("n_workers", n_workers, _length(given))
-    n_classes = _size("n_classes", n_classes, given.shape[1] if given is not None else _length(names))
+    n_workers = _size("n_workers", n_workers, _length(confusion_array))
+    n_classes = _size(
+        "n_classes", n_classes, confusion_array.shape[1] if confusion_array is not None else _length(names)
+    )
     if names is not None and len(names) != n_classes:
         raise ValueError(f"truth names {len(names)} classes, but there are {n_classes}; give class numbers")
 
@@ -197,12 +199,12 @@ def simulate(
         chances = np.bincount(codes, minlength=n_classes) / len(codes)
     else:
         chances = np.full(n_classes, 1 / n_classes)
-    if given is None:
+    if confusion_array is None:
         matrices, kinds = _make_crowd(crowd, n_workers, n_classes, chances, seed, options)
     elif options:
         raise TypeError(f"{', '.join(options)} would go to a crowd's maker, but confusion is given; leave one out")
     else:
-        matrices, kinds = given, np.full(n_workers, "given")
+        matrices, kinds = confusion_array, np.full(n_workers, "given")
     league = _as_groups(groups, kinds)
 
     sizes = (n_tasks, n_workers, n_classes)
@@ -220,14 +222,14 @@ def simulate(
             raise ValueError(
                 "out_of_core takes labels_per_task or density, and numbers as ids: leave out pairs and names"
             )
-        votes, found = _in_shards(out_of_core, sizes, common, codes, seed)
+        votes, truth_labels = _in_shards(out_of_core, sizes, common, codes, seed)
     else:
-        drawn, tasks, workers, labels = _core.simulate(*sizes, **common, truth=codes, seed=seed)
+        log, tasks, workers, labels = _core.simulate(*sizes, **common, truth=codes, seed=seed)
         votes, labelled = _table(tasks, workers, labels, sizes, names, ids)
-        found = votes.classes[drawn[labelled]]
+        truth_labels = votes.classes[log[labelled]]
     return CategoricalSimulation(
         log=votes,
-        truth=found,
+        truth=truth_labels,
         confusion=_with_copying(matrices, league, copying),
         prior=chances,
         crowd=kinds,
@@ -279,20 +281,20 @@ def _in_shards(
     names = (Names(np.arange(n_workers)), Names(np.arange(n_classes)), Names(np.arange(n_classes)))
     with Claim(directory) as claim:
         writer = Writer(claim, *names, numbered=numbered)
-        found, unlabelled = [], [np.zeros(0, np.int64)]
+        parts, unlabelled = [], [np.zeros(0, np.int64)]
         for index, first in enumerate(range(0, n_tasks, step)):
             n = min(step, n_tasks - first)
             part = None if truth is None else truth[first : first + n]
             own = int(np.random.SeedSequence([seed, index]).generate_state(1, np.uint64)[0])
-            drawn, tasks, workers, labels = _core.simulate(n, n_workers, n_classes, **common, truth=part, seed=own)
+            log, tasks, workers, labels = _core.simulate(n, n_workers, n_classes, **common, truth=part, seed=own)
             if not len(tasks):
                 unlabelled.append(np.arange(first, first + n))
                 continue
             votes, labelled = _table(tasks, workers, labels, (n, n_workers, n_classes), None, "int")
             writer.add(votes.table, Names(first + np.flatnonzero(labelled)))
-            found.append(drawn[labelled])
+            parts.append(log[labelled])
             unlabelled.append(first + np.flatnonzero(~labelled))
-        return Annotations.from_shards(Sharded(writer.finish(Names(np.concatenate(unlabelled))))), np.concatenate(found)
+        return Annotations.from_shards(Sharded(writer.finish(Names(np.concatenate(unlabelled))))), np.concatenate(parts)
 
 
 def _number(letter: str, n: int, ids: str) -> Names:
@@ -332,28 +334,28 @@ def _size(name: str, asked: int | None, found: int | None) -> int:
 
 
 def _as_confusion(confusion: npt.ArrayLike) -> Floats:
-    given = np.ascontiguousarray(confusion, dtype=np.float64)
-    if given.ndim != 3 or given.shape[1] != given.shape[2] or 0 in given.shape:
+    matrix = np.ascontiguousarray(confusion, dtype=np.float64)
+    if matrix.ndim != 3 or matrix.shape[1] != matrix.shape[2] or 0 in matrix.shape:
         raise ValueError(
-            f"confusion has shape {given.shape}; give (n_workers, n_classes true, n_classes observed), none 0"
+            f"confusion has shape {matrix.shape}; give (n_workers, n_classes true, n_classes observed), none 0"
         )
-    return given
+    return matrix
 
 
 def _as_truth(truth: npt.ArrayLike, n_classes: int | None) -> tuple[npt.NDArray[np.uint16], ArrayNames | None]:
     """Turn classes into codes; numbers are codes already, names are sorted as the log's classes will be."""
-    given = np.asarray(truth)
-    if given.ndim != 1 or not len(given):
-        raise ValueError(f"truth has shape {given.shape}; give one class for each task")
-    if given.dtype.kind in "iu":
+    array = np.asarray(truth)
+    if array.ndim != 1 or not len(array):
+        raise ValueError(f"truth has shape {array.shape}; give one class for each task")
+    if array.dtype.kind in "iu":
         highest = 2**16 - 2 if n_classes is None else n_classes - 1
-        wrong = np.flatnonzero((given < 0) | (given > highest))
+        wrong = np.flatnonzero((array < 0) | (array > highest))
         if len(wrong):
-            raise ValueError(f"truth of task {wrong[0]} is {given[wrong[0]]}; give a class from 0 to {highest}")
-        return given.astype(np.uint16), None
-    if given.dtype.kind not in "UTO" or not all(isinstance(name, str) for name in given):
-        raise TypeError(f"truth has the type {given.dtype}; give class numbers from 0 or names")
-    names, codes = np.unique(given, return_inverse=True)
+            raise ValueError(f"truth of task {wrong[0]} is {array[wrong[0]]}; give a class from 0 to {highest}")
+        return array.astype(np.uint16), None
+    if array.dtype.kind not in "UTO" or not all(isinstance(name, str) for name in array):
+        raise TypeError(f"truth has the type {array.dtype}; give class numbers from 0 or names")
+    names, codes = np.unique(array, return_inverse=True)
     return codes.astype(np.uint16), names
 
 
@@ -405,10 +407,10 @@ def _pattern(
     n_workers: int,
 ) -> dict[str, Any]:
     """Say who labels what in the core's words: one of three keywords."""
-    chosen = {"labels_per_task": labels_per_task, "density": density, "pairs": pairs}
-    named = [name for name, value in chosen.items() if value is not None]
-    if len(named) > 1:
-        raise TypeError(f"{' and '.join(named)} are given; each determines which worker labels which task; pass one")
+    choices = {"labels_per_task": labels_per_task, "density": density, "pairs": pairs}
+    names = [name for name, value in choices.items() if value is not None]
+    if len(names) > 1:
+        raise TypeError(f"{' and '.join(names)} are given; each determines which worker labels which task; pass one")
     if density is not None:
         return {"density": np.array(np.broadcast_to(_floats("density", density, n_workers), n_workers))}
     if pairs is not None:
@@ -458,13 +460,13 @@ def _as_activity(activity: float | npt.ArrayLike | None, n_workers: int, seed: i
 def _as_groups(groups: npt.ArrayLike | None, kinds: ArrayNames) -> Ints:
     if groups is None:
         return np.where(kinds == "colluders", 0, -1)
-    given = np.asarray(groups)
-    if given.shape != kinds.shape or given.dtype.kind not in "iu" or (given < -1).any():
+    codes = np.asarray(groups)
+    if codes.shape != kinds.shape or codes.dtype.kind not in "iu" or (codes < -1).any():
         raise ValueError(
-            f"groups has shape {given.shape} and type {given.dtype}; "
+            f"groups has shape {codes.shape} and type {codes.dtype}; "
             f"give a whole number of -1 or more for each of {len(kinds)} workers"
         )
-    return given.astype(np.int64)
+    return codes.astype(np.int64)
 
 
 def _core_groups(groups: Ints) -> npt.NDArray[np.uint32] | None:

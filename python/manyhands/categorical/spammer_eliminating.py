@@ -130,10 +130,10 @@ class SpammerEliminatingDawidSkene(Aggregator):
             share = float((spam.sum() + _PRIOR_WORKERS) / (len(spam) + 2 * _PRIOR_WORKERS))
             posterior = posterior_under(table, prior, confusion)
             n_iter += 1
-            moved = float(np.abs(confusion - before).max())
-            converged = moved <= self.tol
+            change = float(np.abs(confusion - before).max())
+            converged = change <= self.tol
             if progress is not None:
-                progress(n_iter, -moved)
+                progress(n_iter, -change)
         warn_unless_converged(converged, self)
         return SpammerFit.of(posterior, confusion, prior, np.zeros(0), n_iter, converged, probability=spam)
 

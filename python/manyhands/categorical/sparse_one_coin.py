@@ -143,7 +143,7 @@ class SparseOneCoin(Aggregator):
         for value in pair:
             check_number("pseudo_count", value, least=0)
         check_number("class_pseudo_count", self.class_pseudo_count, least=0)
-        found = votes.table.sparse_fit(
+        result = votes.table.sparse_fit(
             start=self.init,
             pseudo=(float(pair[0]), float(pair[1])),
             class_pseudo=float(self.class_pseudo_count) / votes.n_classes,
@@ -151,20 +151,20 @@ class SparseOneCoin(Aggregator):
             tol=self.tol,
             progress=progress,
         )
-        warn_unless_converged(found["converged"], self)
+        warn_unless_converged(result["converged"], self)
         return SparseFit(
-            posterior=Candidates.of(found),
-            confusion=OneCoin(found["accuracy"], votes.n_classes),
-            prior=found["prior"],
-            history=found["history"],
-            n_iter=found["n_iter"],
-            converged=found["converged"],
+            posterior=Candidates.of(result),
+            confusion=OneCoin(result["accuracy"], votes.n_classes),
+            prior=result["prior"],
+            history=result["history"],
+            n_iter=result["n_iter"],
+            converged=result["converged"],
         )
 
     # --------------------------------------------------------------------------------------------- prediction
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Posterior:
-        found = table.sparse_fit(
+        result = table.sparse_fit(
             start="",
             pseudo=(0.0, 0.0),
             class_pseudo=0.0,
@@ -173,7 +173,7 @@ class SparseOneCoin(Aggregator):
             prior=self.prior_,
             accuracy=self._carried_over(self.accuracy_, known),
         )
-        return Candidates.of(found)
+        return Candidates.of(result)
 
 
 def _candidates(posterior: Posterior) -> Candidates:

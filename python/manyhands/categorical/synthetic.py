@@ -174,15 +174,15 @@ def machines(
     rng = np.random.default_rng(seed)
     n, k = len(codes), int(codes.max()) + 1
     answers = np.empty((n_workers, n), np.int64)
-    for worker, wanted in enumerate(rng.uniform(low, high, n_workers)):
+    for worker, mean_accuracy in enumerate(rng.uniform(low, high, n_workers)):
         scores = _ridge_scores(features, codes, k, rng)
         noise = rng.gumbel(size=scores.shape)
-        answers[worker] = (scores + _noise_for(scores, noise, codes, wanted) * noise).argmax(axis=1)
+        answers[worker] = (scores + _noise_for(scores, noise, codes, mean_accuracy) * noise).argmax(axis=1)
     counts = np.zeros((n_workers, k, k))
     np.add.at(counts, (np.arange(n_workers)[:, None], codes, answers), 1)
     confusion = (counts + 1e-9) / (counts + 1e-9).sum(axis=2, keepdims=True)
-    chosen = rng.random((n_workers, n)) < density
-    workers, tasks = np.nonzero(chosen)
+    is_answered = rng.random((n_workers, n)) < density
+    workers, tasks = np.nonzero(is_answered)
     votes = Annotations.from_codes(tasks, workers, answers[workers, tasks], n_tasks=n, n_workers=n_workers, n_classes=k)
     prior = np.bincount(codes, minlength=k) / n
     names, groups = np.full(n_workers, "machine"), np.full(n_workers, -1)
@@ -254,10 +254,10 @@ def outliers(
     odd[rng.permutation(n)[: round(share * n)]] = True
     # Ranks along a direction, cut into as many parts as there are wrong classes: a class that the features tell.
     along = (features @ rng.normal(size=features.shape[1])).argsort().argsort()
-    shown = (codes + 1 + along * max(k - 1, 1) // n) % k
+    wrong_labels = (codes + 1 + along * max(k - 1, 1) // n) % k
     tasks, workers, labels = (part.astype(np.int64) for part in crowd.log.codes())
     misled = odd[tasks] & (rng.random(len(tasks)) < 0.9)
-    labels = np.where(misled, shown[tasks], labels)
+    labels = np.where(misled, wrong_labels[tasks], labels)
     votes = Annotations.from_codes(tasks, workers, labels, n_tasks=n, n_workers=crowd.log.n_workers, n_classes=k)
     return replace(crowd, log=votes), odd
 

@@ -310,10 +310,12 @@ class Annotations(Answers):
         (2, [0.8, 1.0])
         """
         names = [*classes]
-        given = {"task": task, "worker": worker} | {f"probability of {name!r}": name for name in names}
-        found = take_columns(frame, **given)
-        ids = [Column(found[role][1], f"{role} column {found[role][0]!r}") for role in ("task", "worker")]
-        columns = [found[f"probability of {name!r}"][1] for name in names]
+        columns_by_role = {"task": task, "worker": worker} | {f"probability of {name!r}": name for name in names}
+        columns_found = take_columns(frame, **columns_by_role)
+        ids = [
+            Column(columns_found[role][1], f"{role} column {columns_found[role][0]!r}") for role in ("task", "worker")
+        ]
+        columns = [columns_found[f"probability of {name!r}"][1] for name in names]
         parts = building.build_soft(ids, columns, names, abstain)
         return cls(*parts, ordered=checks.checked_order(ordered, parts[3], given=True))
 
@@ -601,9 +603,9 @@ class Annotations(Answers):
     def _load(cls, content: persist.Content) -> Self:
         tasks, workers, unlabelled, classes, labels = cls._names_in(content)
         task_codes, worker_codes, weights = cls._links_in(content)
-        said = content.array("label_codes", np.uint16, shape=task_codes.shape)
+        answer_codes = content.array("label_codes", np.uint16, shape=task_codes.shape)
         sizes = (len(tasks), len(workers), len(labels))
-        table = checks.made_table(task_codes, worker_codes, said, weights, *sizes, n_classes=len(classes))
+        table = checks.made_table(task_codes, worker_codes, answer_codes, weights, *sizes, n_classes=len(classes))
         ordered = "ordered" in content.arrays and bool(content.array("ordered", np.bool_, shape=(1,))[0])
         return cls(table, tasks, workers, classes, unlabelled, labels, ordered=ordered)
 

@@ -55,16 +55,16 @@ def as_numbers(values: Any, what: str, dates: Dates | None = None) -> Array:
     if column.null_count:
         raise ValueError(f"{what} has no value in {column.null_count:,} places; drop those rows")
     if arrow.is_text(column.type):
-        column = _parsed(column, what, dates)
+        column = _parse(column, what, dates)
     if pa.types.is_temporal(column.type):
         unit = pa.time64("us") if pa.types.is_time(column.type) else pa.timestamp("us")
         column = column.cast(unit, safe=False).cast(pa.int64())
     if not arrow.is_number(column.type):
         raise TypeError(f"{what} must hold numbers, dates or times, not {column.type}")
-    found: Array = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    if np.isnan(found).any():
-        raise ValueError(f"{what} has no value in {int(np.isnan(found).sum()):,} places; drop those rows")
-    return found
+    numbers: Array = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    if np.isnan(numbers).any():
+        raise ValueError(f"{what} has no value in {int(np.isnan(numbers).sum()):,} places; drop those rows")
+    return numbers
 
 
 def _as_arrow(values: Any, what: str) -> Any:
@@ -76,7 +76,7 @@ def _as_arrow(values: Any, what: str) -> Any:
         raise TypeError(f"{what} must hold numbers, dates or times, all of one type") from None
 
 
-def _parsed(column: Any, what: str, dates: Dates | None) -> Any:
+def _parse(column: Any, what: str, dates: Dates | None) -> Any:
     """Text as numbers, as times in ISO 8601, with a zone or without, or as dates of other forms."""
     import pyarrow as pa
 
@@ -93,15 +93,15 @@ def _parsed(column: Any, what: str, dates: Dates | None) -> Any:
                 f"{what} must hold numbers, dates or times, not {text!r}; write times as 2025-11-30 14:05 (ISO 8601)"
             )
     if all(_WORDED.fullmatch(text.strip()) for text in texts):
-        moments = [_worded(text.strip(), what) for text in texts]
+        moments = [_parse_turk_date(text.strip(), what) for text in texts]
     elif all(_DATE.fullmatch(text.strip()) for text in texts):
-        moments = _dated([text.strip() for text in texts], what, dates)
+        moments = _parse_dates([text.strip() for text in texts], what, dates)
     else:
         raise TypeError(f"{what} holds dates of several forms, such as {texts[0]!r} and {texts[-1]!r}")
     return pa.array(moments, pa.timestamp("us")).take(coded.indices)
 
 
-def _dated(texts: list[str], what: str, dates: Dates | None) -> list[datetime]:
+def _parse_dates(texts: list[str], what: str, dates: Dates | None) -> list[datetime]:
     """Dates in digits: the year first, or last behind day and month, whose order must be clear."""
     parts = [[int(part) for part in re.split(r"\D", text)[:3]] for text in texts]
     fields = [_DATE.fullmatch(text) for text in texts]
@@ -127,16 +127,16 @@ def _dated(texts: list[str], what: str, dates: Dates | None) -> list[datetime]:
         try:
             at = datetime(year, month, day, int(hour) + late, int(minute))
         except ValueError:
-            raise ValueError(f"{what} holds {text!r}, which is not a date{_ordered(dates)}") from None
+            raise ValueError(f"{what} holds {text!r}, which is not a date{_order_of_parts(dates)}") from None
         moments.append(at + timedelta(seconds=float(rest[0]) if rest else 0.0))
     return moments
 
 
-def _ordered(dates: Dates | None) -> str:
+def _order_of_parts(dates: Dates | None) -> str:
     return "" if dates is None else f" with the {dates.partition('-')[0]} first"
 
 
-def _worded(text: str, what: str) -> datetime:
+def _parse_turk_date(text: str, what: str) -> datetime:
     """A date as Mechanical Turk writes them: Sat Oct 07 03:19:21 PDT 2017."""
     match = _WORDED.fullmatch(text)
     month = _MONTHS.get(match["month"].lower()) if match else None
@@ -152,8 +152,8 @@ def _worded(text: str, what: str) -> datetime:
 
 def ranks(when: Array) -> Array:
     """Ranks from 1 on, equal for equal times: they travel through the making of a table as weights."""
-    found: Array = (np.unique(when, return_inverse=True)[1] + 1).astype(np.float64)
-    return found
+    positions: Array = (np.unique(when, return_inverse=True)[1] + 1).astype(np.float64)
+    return positions
 
 
 def without_ranks(ranked: Annotations) -> tuple[Annotations, Array]:

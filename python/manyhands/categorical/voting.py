@@ -165,13 +165,13 @@ class MajorityVote(_Voting):
 
 
 def _break_ties(posterior: Posterior, won: Winners, seed: int) -> Winners:
-    tied = np.flatnonzero(won.tied)
-    rows = posterior.rows(tied)
+    tied_rows = np.flatnonzero(won.tied)
+    rows = posterior.rows(tied_rows)
     best = rows >= rows.max(axis=1, keepdims=True) * (1 - 1e-12)
     draw = np.where(best, np.random.default_rng(seed).random(rows.shape), -1.0)
-    drawn = draw.argmax(axis=1)
+    draw_winners = draw.argmax(axis=1)
     codes, confidence = won.codes.copy(), won.confidence.copy()
-    codes[tied], confidence[tied] = drawn, rows[np.arange(len(rows)), drawn]
+    codes[tied_rows], confidence[tied_rows] = draw_winners, rows[np.arange(len(rows)), draw_winners]
     return Winners(codes, won.tied, confidence)
 
 
@@ -237,7 +237,7 @@ class WeightedVote(_Voting):
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         rounds, converged = 1, True
         if isinstance(self.weights, Mapping):
-            weights = _given(votes, self.weights)
+            weights = _weights_of(votes, self.weights)
         elif not isinstance(self.weights, str) or self.weights not in _RULES:
             raise ValueError(
                 f"weights must be 'agreement', 'zero-based' or a mapping from workers to weights, not {self.weights!r}"
@@ -255,17 +255,17 @@ class WeightedVote(_Voting):
             check_number(name, getattr(self, name), least=0)
         skills = np.full(votes.n_workers, float(self.initial_skill))
         rate = self.learning_rate
-        for done in range(1, self.n_iter + 1):
-            if done % self.decay_every == 0:
+        for n_iter in range(1, self.n_iter + 1):
+            if n_iter % self.decay_every == 0:
                 rate *= self.rate_decay
             change = rate * (_agreement(votes, skills) - skills)
             skills = skills + change
             if np.abs(skills).max() > MOST_COUNT:
                 raise ValueError(f"with learning_rate={self.learning_rate:g} skills run away; it should be at most 1")
             if progress is not None:
-                progress(done, float("nan"))
+                progress(n_iter, float("nan"))
             if np.abs(change).max() <= self.tol:
-                return skills, done, True
+                return skills, n_iter, True
         return skills, self.n_iter, False
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array:
@@ -291,20 +291,20 @@ def _agreement(votes: Annotations, weights: Array | None = None) -> Array:
     return np.divide(agree, total, out=np.zeros_like(agree), where=total > 0)
 
 
-def _given(votes: Annotations, weights: Mapping[Any, float]) -> Array:
+def _weights_of(votes: Annotations, weights: Mapping[Any, float]) -> Array:
     position = sequence(weights).match(votes._workers) if len(weights) else np.full(votes.n_workers, -1)
     if (position < 0).any():
         missing = votes.workers[position < 0].tolist()
-        shown = ", ".join(repr(w) for w in missing[:3]) + (", …" if len(missing) > 3 else "")
-        raise ValueError(f"weights lack {len(missing):,} of {votes.n_workers:,} workers ({shown})")
-    chosen = np.array(list(weights.values()), np.float64)[position]
-    if not np.isfinite(chosen).all():
-        worker = votes.workers.tolist()[int(np.argmax(~np.isfinite(chosen)))]
+        first_missing = ", ".join(repr(w) for w in missing[:3]) + (", …" if len(missing) > 3 else "")
+        raise ValueError(f"weights lack {len(missing):,} of {votes.n_workers:,} workers ({first_missing})")
+    values = np.array(list(weights.values()), np.float64)[position]
+    if not np.isfinite(values).all():
+        worker = votes.workers.tolist()[int(np.argmax(~np.isfinite(values)))]
         raise ValueError(f"the weight of worker {worker!r} is not finite")
-    bad = ~countable(np.abs(chosen))
+    bad = ~countable(np.abs(values))
     if bad.any():
         at = int(np.argmax(bad))
         raise ValueError(
-            f"the weight of worker {votes.workers.tolist()[at]!r}, {chosen[at]:g}, must be {COUNTS}, but for its sign"
+            f"the weight of worker {votes.workers.tolist()[at]!r}, {values[at]:g}, must be {COUNTS}, but for its sign"
         )
-    return chosen
+    return values

@@ -14,7 +14,7 @@ from manyhands._base.data_checks import made_table
 from manyhands._base.estimator import Array
 from manyhands.categorical._calibration import (
     CORRELATION,
-    calibrated,
+    calibrate,
     error_correlation,
     information,
     probability_of_correlation,
@@ -188,7 +188,7 @@ class _Worlds:
         correlation = self._correlation if rng.random() < self._probability else 0.0
         if correlation:
             votes = self._table.effective_votes(information(crowd["confusion"]))
-            rows = calibrated(rows, votes, correlation)
+            rows = calibrate(rows, votes, correlation)
         beliefs = self._known
         posterior = np.where(beliefs.place[:, None] < 0, crowd["prior"], rows[beliefs.place])
         if self._certain is not None:

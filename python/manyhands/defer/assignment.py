@@ -232,8 +232,8 @@ class Thresholds:
         rows = _as_scores(scores)
         if not len(rows):
             raise ValueError("there are no cases to fit thresholds on")
-        known = rows[np.isfinite(rows)]
-        span = float(np.ptp(known)) if known.size else 0.0
+        finite = rows[np.isfinite(rows)]
+        span = float(np.ptp(finite)) if finite.size else 0.0
         tie = _TIE * (span or 1.0)
         least, most = capacities(lower, upper, *rows.shape)
         noisy = rows + _noise(np.arange(len(rows)), rows.shape[1], seed) * tie
@@ -256,10 +256,10 @@ class Thresholds:
             The option of each case.
         """
         rows = _as_scores(scores, len(self.offsets))
-        known = np.arange(len(rows)) if cases is None else np.asarray(cases)
-        if known.shape != (len(rows),) or known.dtype.kind not in "ui":
-            raise ValueError(f"cases must be {len(rows)} whole numbers, not {known.dtype} of shape {known.shape}")
-        total = rows + _noise(known, rows.shape[1], self.seed) * self.tie + self.offsets
+        case_ids = np.arange(len(rows)) if cases is None else np.asarray(cases)
+        if case_ids.shape != (len(rows),) or case_ids.dtype.kind not in "ui":
+            raise ValueError(f"cases must be {len(rows)} whole numbers, not {case_ids.dtype} of shape {case_ids.shape}")
+        total = rows + _noise(case_ids, rows.shape[1], self.seed) * self.tie + self.offsets
         return np.asarray(total.argmax(axis=1), np.int64)
 
 
@@ -280,8 +280,8 @@ def _as_scores(scores: npt.ArrayLike, n_options: int | None = None) -> Floats:
 
 def _noise(cases: npt.NDArray[Any], n_options: int, seed: int) -> Floats:
     """Numbers in [0, 1) for each case and option, by hashing."""
-    known = _scramble(cases.astype(np.uint64) * _GOLDEN + _scramble(np.full(1, seed, np.uint64)))
-    words = _scramble(known[:, None] + np.arange(1, n_options + 1, dtype=np.uint64) * _GOLDEN)
+    mixed = _scramble(cases.astype(np.uint64) * _GOLDEN + _scramble(np.full(1, seed, np.uint64)))
+    words = _scramble(mixed[:, None] + np.arange(1, n_options + 1, dtype=np.uint64) * _GOLDEN)
     return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 

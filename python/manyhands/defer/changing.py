@@ -95,9 +95,9 @@ class PresentSkill(Deferral):
             )
 
         def data() -> CaseData:
-            made = CaseData(X, y, votes, tasks)
-            self._times = None if times is None else as_times(times, len(made))
-            return made
+            case_data = CaseData(X, y, votes, tasks)
+            self._times = None if times is None else as_times(times, len(case_data))
+            return case_data
 
         return self._fit(data, resume=resume, overwrite=overwrite, progress=progress)
 
@@ -199,16 +199,16 @@ class PresentSkill(Deferral):
 
 def as_times(times: Any, n: int) -> Array:
     """Times of cases as numbers, (n,)."""
-    found = np.asarray(times)
-    if found.dtype.kind not in "iuf":
+    values = np.asarray(times)
+    if values.dtype.kind not in "iuf":
         raise TypeError(
-            f"times must be numbers, in the unit of half_life, not {found.dtype}; make dates days since one"
+            f"times must be numbers, in the unit of half_life, not {values.dtype}; make dates days since one"
         )
-    if found.shape != (n,):
-        raise ValueError(f"times must be one for each of {n} cases, not of shape {found.shape}")
-    if not np.isfinite(found).all():
-        raise ValueError(f"times must be finite; that of case {int(np.argmin(np.isfinite(found)))} is not")
-    return found.astype(np.float64)
+    if values.shape != (n,):
+        raise ValueError(f"times must be one for each of {n} cases, not of shape {values.shape}")
+    if not np.isfinite(values).all():
+        raise ValueError(f"times must be finite; that of case {int(np.argmin(np.isfinite(values)))} is not")
+    return values.astype(np.float64)
 
 
 def decay(now: Array | float, then: Array, half_life: float | None) -> Array:
@@ -229,26 +229,26 @@ def best_half_life(times: Array, experts: npt.NDArray[np.int64], right: npt.NDAr
     span = float(np.ptp(times)) if len(times) else 0.0
     if span <= 0:
         return None
-    tried = np.append(span * 2.0 ** -np.arange(_HALVINGS), np.inf)
+    half_lives = np.append(span * 2.0 ** -np.arange(_HALVINGS), np.inf)
     order = np.lexsort((times, experts))
     times, experts, right = times[order], experts[order], right[order]
     first = np.flatnonzero(np.diff(experts, prepend=-1))
     number = np.diff(np.append(first, len(experts)))
     first, number = first + np.maximum(number - _LATEST, 0), np.minimum(number, _LATEST)
     start = float(right.mean())
-    hits = np.full((len(first), len(tried)), _START * start)
+    hits = np.full((len(first), len(half_lives)), _START * start)
     total = np.full_like(hits, _START)
-    gain = np.zeros(len(tried))
+    gain = np.zeros(len(half_lives))
     for step in range(int(number.max())):
         who = np.flatnonzero(number > step)
         at = first[who] + step
         if step:
-            kept = 2.0 ** -((times[at] - times[at - 1])[:, None] / tried)
-            hits[who] = kept * (hits[who] - _START * start) + _START * start
-            total[who] = kept * (total[who] - _START) + _START
+            weights = 2.0 ** -((times[at] - times[at - 1])[:, None] / half_lives)
+            hits[who] = weights * (hits[who] - _START * start) + _START * start
+            total[who] = weights * (total[who] - _START) + _START
         chance = hits[who] / total[who]
         gain += np.log(np.where(right[at][:, None], chance, 1 - chance).clip(1e-12)).sum(axis=0)
         hits[who] += right[at][:, None]
         total[who] += 1
     best = int(gain.argmax())
-    return float(tried[best]) if gain[best] > gain[-1] + _GAIN else None
+    return float(half_lives[best]) if gain[best] > gain[-1] + _GAIN else None

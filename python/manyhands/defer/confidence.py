@@ -79,9 +79,9 @@ class SelectivePrediction(PresentSkill):
         views, truth = self._views(batch.x), truth_of(batch)
         right = self._right(views)
         who = right[:, :-1].argmax(dim=1, keepdim=True)
-        said = answers_of(batch, len(self._workers)).gather(1, who)[:, 0]
+        answers = answers_of(batch, len(self._workers)).gather(1, who)[:, 0]
         expected = self._expert_accuracy[who[:, 0], truth]
-        expert = torch.where(said < 0, expected, (said == truth).to(expected))
+        expert = torch.where(answers < 0, expected, (answers == truth).to(expected))
         own = (views.classes.argmax(dim=1) == truth).to(expected)
         return torch.stack([right[:, -1], expert - own], dim=1).cpu()
 
@@ -134,8 +134,8 @@ class CompareConfidence(Deferral):
         truth = truth_of(batch)
         right = (batch.label == truth[batch.sample]).to(views.gate)
         logits = views.gate[batch.sample, batch.worker]
-        asked = F.binary_cross_entropy_with_logits(logits, right, reduction="sum") / len(batch)
-        return F.cross_entropy(views.classes, truth) + asked
+        router_loss = F.binary_cross_entropy_with_logits(logits, right, reduction="sum") / len(batch)
+        return F.cross_entropy(views.classes, truth) + router_loss
 
     def _right(self, views: Views) -> Tensor:
         return self._scores(views).exp()

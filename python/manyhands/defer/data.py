@@ -59,13 +59,13 @@ def true_classes(y: Any, n_rows: int) -> tuple[npt.NDArray[np.int64], Names]:
 
 def joint_classes(names: Names, votes: Annotations) -> Names:
     """The classes of the votes, with those of the truth that no expert named."""
-    known = votes._classes.match(names) >= 0
-    if not known.any():
+    is_known = votes._classes.match(names) >= 0
+    if not is_known.any():
         raise ValueError(
             f"y has classes such as {preview(names.values.tolist())}, the experts answer "
             f"{preview(votes.classes.tolist())}: they have none in common; give both the same names"
         )
-    return votes._classes if known.all() else votes._classes.joined(names)
+    return votes._classes if is_known.all() else votes._classes.joined(names)
 
 
 class AlignedAnswers(NamedTuple):

@@ -79,9 +79,9 @@ class Decision:
         option_names(self.n_experts + 1, self.experts)
         object.__setattr__(self, "who", as_who(self.who, self.n_experts + 1))
         for what in ("labels", "confidence", "expected_accuracy", "cases"):
-            given = getattr(self, what)
-            if given is not None and len(given) != len(self.who):
-                raise ValueError(f"{what} has {len(given)} entries for {len(self.who)} cases")
+            value = getattr(self, what)
+            if value is not None and len(value) != len(self.who):
+                raise ValueError(f"{what} has {len(value)} entries for {len(self.who)} cases")
 
     @property
     def deferred(self) -> npt.NDArray[np.bool_]:
@@ -100,8 +100,8 @@ class Decision:
         n = len(self.who)
         names = np.array(option_names(self.n_experts + 1, self.experts), dtype=object)
         numbers = {
-            what: pa.nulls(n, pa.float64()) if given is None else pa.array(given, pa.float64())
-            for what, given in (("confidence", self.confidence), ("expected_accuracy", self.expected_accuracy))
+            what: pa.nulls(n, pa.float64()) if values is None else pa.array(values, pa.float64())
+            for what, values in (("confidence", self.confidence), ("expected_accuracy", self.expected_accuracy))
         }
         labels = pa.nulls(n) if self.labels is None else pa.array(np.asarray(self.labels), mask=self.deferred)
         cases = pa.array(np.arange(n) if self.cases is None else np.asarray(self.cases))

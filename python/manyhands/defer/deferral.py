@@ -214,8 +214,8 @@ class Deferral(CrowdNetworkEstimator):
         truth, answers = truth_of(batch), answers_of(batch, len(self._workers))
         scores = self._scores(views)
         scores[:, :-1] = scores[:, :-1].masked_fill(answers < 0, -torch.inf)
-        said = torch.cat([answers, views.classes.argmax(dim=1, keepdim=True)], dim=1)
-        worth = torch.from_numpy(self._worth((said == truth[:, None]).cpu().double().numpy()))
+        options = torch.cat([answers, views.classes.argmax(dim=1, keepdim=True)], dim=1)
+        worth = torch.from_numpy(self._worth((options == truth[:, None]).cpu().double().numpy()))
         return worth.gather(1, scores.argmax(dim=1, keepdim=True).cpu()).sum(), torch.tensor(len(batch))
 
     def _after_training(self, data: CrowdData) -> None:
@@ -233,12 +233,12 @@ class Deferral(CrowdNetworkEstimator):
             return torch.cat([self._scores(views), self._right(views), self._class_log_probs(views)], dim=1)
 
         options = len(self._workers) + 1
-        found = self._mapped(features, rows, all_three)
-        bad = np.isnan(found).any(axis=1)
+        predictions = self._mapped(features, rows, all_three)
+        bad = np.isnan(predictions).any(axis=1)
         if bad.any():
             # An arg max would take it for the best there is.
             raise ValueError(f"the networks make NaN of row {int(rows[int(bad.argmax())])} of X; look at its features")
-        scores, right, log_probs = np.split(found, [options, 2 * options], axis=1)
+        scores, right, log_probs = np.split(predictions, [options, 2 * options], axis=1)
         return _Assessment({"gate": scores, "accuracy": self._worth(right)}, right, softmax_rows(log_probs))
 
     def _assess_some(self, features: Features, rows: Tensor) -> dict[str, Array]:
@@ -337,15 +337,15 @@ class Deferral(CrowdNetworkEstimator):
             What makes an option good: the method's own scores (``"gate"``), or that it is probably right
             (``"accuracy"``, see :meth:`expected_accuracy`). The shares are kept either way.
         """
-        found = self._assessed(X, by)
-        who = self._who(found.options[by], by, coverage, workload, how)
+        predictions = self._assessed(X, by)
+        who = self._who(predictions.options[by], by, coverage, workload, how)
         rows = np.arange(len(who))
         return Decision(
             who,
             len(self._workers),
-            labels=self._classes.values[_core.winners(found.probs)[0]],
-            confidence=softmax_rows(found.options["gate"])[rows, who],
-            expected_accuracy=found.right[rows, who],
+            labels=self._classes.values[_core.winners(predictions.probs)[0]],
+            confidence=softmax_rows(predictions.options["gate"])[rows, who],
+            expected_accuracy=predictions.right[rows, who],
             experts=self._workers.values.tolist(),
         )
 
@@ -372,18 +372,18 @@ class Deferral(CrowdNetworkEstimator):
         check_choice("how", how, ("auto", "capacity", "threshold", "ranked", "argmax"))
         coverage = self.coverage if coverage is None else coverage
         workload = self.workload if workload is None else workload
-        asked = bounds(self._workers, coverage, workload)
+        limits = bounds(self._workers, coverage, workload)
         if how == "ranked":
             return ranked(scores, _one_coverage(coverage, workload))
-        if asked is None or how == "argmax":
+        if limits is None or how == "argmax":
             return scores.argmax(axis=1)
         if how == "threshold":
             if by not in self._calibration:
                 raise ValueError("there are no cases to calibrate thresholds with; hand some to calibrate(X) first")
             # Who may take nothing takes nothing, however the cases to calibrate with differ from these.
-            barred = np.where(asked[1] > 0, 0.0, -np.inf)
-            return Thresholds.fit(self._calibration[by] + barred, *asked).decide(scores + barred)
-        return assign(scores, *capacities(*asked, *scores.shape))
+            barred = np.where(limits[1] > 0, 0.0, -np.inf)
+            return Thresholds.fit(self._calibration[by] + barred, *limits).decide(scores + barred)
+        return assign(scores, *capacities(*limits, *scores.shape))
 
     def score(
         self,
@@ -404,22 +404,22 @@ class Deferral(CrowdNetworkEstimator):
         the classifier. The rest as of ``fit`` and ``decide``.
         """
         check_choice("missing", missing, ("error", "available"))
-        found = self._assessed(X, by)
-        scores = found.options[by]
+        predictions = self._assessed(X, by)
+        scores = predictions.options[by]
         codes, names = true_classes(y, len(scores))
         answers = _Answers(self, votes, len(scores), tasks)
         if missing == "available":
             scores = answers.only_available(scores)
         who = self._who(scores, by, coverage, workload, how)
-        own = _core.winners(found.probs)[0].astype(np.int64)
-        said = np.where(who == len(self._workers), own, answers.of(who))
-        if (said < 0).any():
-            case = int(np.argmax(said < 0))
+        own = _core.winners(predictions.probs)[0].astype(np.int64)
+        choices = np.where(who == len(self._workers), own, answers.of(who))
+        if (choices < 0).any():
+            case = int(np.argmax(choices < 0))
             raise ValueError(
-                f"{int((said < 0).sum())} cases go to experts who gave no answer to them, first row {case} to "
+                f"{int((choices < 0).sum())} cases go to experts who gave no answer to them, first row {case} to "
                 f"{self._workers.values.tolist()[who[case]]!r}; missing='available' chooses among those who did"
             )
-        return float((said == self._classes.match(names)[codes]).mean())
+        return float((choices == self._classes.match(names)[codes]).mean())
 
     # --------------------------------------------------------------------------------------------- results
 
@@ -454,14 +454,14 @@ class _Answers:
     def __init__(self, model: Deferral, votes: Any, n_rows: int, tasks: Any) -> None:
         self._n_experts = len(model._workers)
         answers = align(votes, model._classes, n_rows, tasks)
-        known = model._workers.match(answers.expert_names)
-        if not (known >= 0).any():
+        expert_codes = model._workers.match(answers.expert_names)
+        if not (expert_codes >= 0).any():
             raise ValueError(
                 f"no expert of fit ({preview(model._workers.values.tolist())}) is among those of the votes "
                 f"({preview(answers.expert_names.values.tolist())})"
             )
-        keep = known[answers.experts] >= 0
-        key = answers.rows[keep] * self._n_experts + known[answers.experts[keep]]
+        keep = expert_codes[answers.experts] >= 0
+        key = answers.rows[keep] * self._n_experts + expert_codes[answers.experts[keep]]
         order = np.argsort(key)
         self._key = key[order]
         self._label = model._classes.match(answers.classes)[answers.labels[keep]][order]
@@ -476,8 +476,8 @@ class _Answers:
 
     def only_available(self, scores: Array) -> Array:
         """Scores with those of experts who gave no answer at minus infinity."""
-        kept = np.full_like(scores, -np.inf)
-        kept[:, -1] = scores[:, -1]
+        available = np.full_like(scores, -np.inf)
+        available[:, -1] = scores[:, -1]
         case, expert = self._key // self._n_experts, self._key % self._n_experts
-        kept[case, expert] = scores[case, expert]
-        return kept
+        available[case, expert] = scores[case, expert]
+        return available

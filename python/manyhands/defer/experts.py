@@ -128,19 +128,19 @@ def expert_models(
     if isinstance(groups, str):
         return GroupedExperts(network, hierarchical(accuracy))
     if groups is not None:
-        return GroupedExperts(network, grouped(accuracy, min(groups, m)))
+        return GroupedExperts(network, group_experts(accuracy, min(groups, m)))
     if kind == "conditional" or (kind == "auto" and m >= CONDITIONAL_FROM):
         return ConditionalExperts(network, n_features(network, data), m, k)
     return SeparateExperts(network, m)
 
 
-def grouped(accuracy: Array, n_groups: int) -> npt.NDArray[np.int64]:
+def group_experts(accuracy: Array, n_groups: int) -> npt.NDArray[np.int64]:
     """Groups of experts by their accuracy in each class, (n_experts,): k-means from centers far from one another."""
-    chosen = [int(accuracy.mean(axis=1).argmax())]
-    while len(chosen) < n_groups:
-        away = _squares(accuracy, accuracy[chosen]).min(axis=1)
-        chosen.append(int(away.argmax()))
-    centres, group = accuracy[chosen], np.full(len(accuracy), -1)
+    centers = [int(accuracy.mean(axis=1).argmax())]
+    while len(centers) < n_groups:
+        away = _squares(accuracy, accuracy[centers]).min(axis=1)
+        centers.append(int(away.argmax()))
+    centres, group = accuracy[centers], np.full(len(accuracy), -1)
     for _ in range(_KMEANS_STEPS):
         nearest = _squares(accuracy, centres).argmin(axis=1)
         if (nearest == group).all():
@@ -175,9 +175,9 @@ def hierarchical(accuracy: Array) -> npt.NDArray[np.int64]:
         centres, sizes = np.delete(centres, b, axis=0), np.delete(sizes, b)
         states.append(list(groups))
     floored = np.array([0.0, *costs]) + _JUMP * max(costs, default=0.0)
-    chosen = states[int((floored[1:] / floored[:-1]).argmax())] if floored[-1] > 0 else states[-1]
+    n_groups = states[int((floored[1:] / floored[:-1]).argmax())] if floored[-1] > 0 else states[-1]
     codes = np.empty(m, np.int64)
-    for code, group in enumerate(sorted(chosen)):
+    for code, group in enumerate(sorted(n_groups)):
         codes[group] = code
     return codes
 

@@ -28,8 +28,8 @@ def check_networks(classifier: Any, gate: Any) -> None:
     if not isinstance(classifier, nn.Module):
         raise TypeError(f"classifier must be a torch nn.Module that returns logits, not {type(classifier).__name__}")
     if not (gate is None or gate in ("stacked", "anchored") or isinstance(gate, nn.Module)):
-        told = 'a torch nn.Module that returns logits, "stacked", "anchored" or None'
-        raise TypeError(f"gate must be {told}, not {gate!r}")
+        choices = 'a torch nn.Module that returns logits, "stacked", "anchored" or None'
+        raise TypeError(f"gate must be {choices}, not {gate!r}")
 
 
 def make_gate(gate: Gate, classifier: nn.Module, data: CrowdData, accuracy: Tensor, n_outputs: int) -> nn.Module:
@@ -64,8 +64,8 @@ class StackedGate(nn.Module):
 
     def forward(self, features: Tensor, classes: Tensor) -> Tensor:
         """Logits of the options, of features (n, d) and class logits (n, n_classes)."""
-        known = torch.cat([features, F.log_softmax(classes, dim=1)], dim=1)
-        logits: Tensor = self.layers(known.detach())
+        inputs = torch.cat([features, F.log_softmax(classes, dim=1)], dim=1)
+        logits: Tensor = self.layers(inputs.detach())
         return logits
 
 

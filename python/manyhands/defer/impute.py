@@ -65,8 +65,8 @@ class Imputer(NetworkEstimator):
         return x
 
     def _judged(self, batch: Batch, output: Any) -> tuple[Tensor, Tensor]:
-        said = self._network(batch.x)[batch.sample, batch.worker].argmax(dim=1)
-        return (said == batch.label).sum(), torch.tensor(max(batch.n_annotations, 1))
+        labels = self._network(batch.x)[batch.sample, batch.worker].argmax(dim=1)
+        return (labels == batch.label).sum(), torch.tensor(max(batch.n_annotations, 1))
 
     def _start_epoch(self, epoch: int, data: CrowdData) -> None:
         #: How far training has come: cases without an answer count for more and more.
@@ -78,25 +78,25 @@ class Imputer(NetworkEstimator):
 
     def _known(self, batch: Batch, guesses: Tensor) -> tuple[Tensor, Tensor]:
         """Answers with guesses where there are none, (n, experts, classes), and which are given, (n, experts)."""
-        targets, given = guesses.clone(), torch.zeros(guesses.shape[:2], dtype=torch.bool, device=guesses.device)
+        targets, has_answer = guesses.clone(), torch.zeros(guesses.shape[:2], dtype=torch.bool, device=guesses.device)
         targets[batch.sample, batch.worker] = F.one_hot(batch.label, guesses.shape[2]).to(guesses)
-        given[batch.sample, batch.worker] = True
-        return targets, given
+        has_answer[batch.sample, batch.worker] = True
+        return targets, has_answer
 
     def _fixmatch(self, batch: Batch) -> Tensor:
         """Cross-entropy of answers given, and of confident guesses from a weak view, in a strong one."""
         weak = self._network(self.weak(batch.x))
         top = weak.detach().max(dim=2)
-        targets, given = self._known(batch, F.one_hot(top.indices, weak.shape[2]).to(weak))
+        targets, has_answer = self._known(batch, F.one_hot(top.indices, weak.shape[2]).to(weak))
         strong = soft_cross_entropy(self._network(self.strong(batch.x)), targets)
-        return torch.where(given, soft_cross_entropy(weak, targets), strong * (top.values.exp() >= _CONFIDENT))
+        return torch.where(has_answer, soft_cross_entropy(weak, targets), strong * (top.values.exp() >= _CONFIDENT))
 
     def _mixmatch(self, batch: Batch) -> Tensor:
         """Answers given and sharpened guesses, mixed with those of other cases."""
         with torch.no_grad():
             views = [self._network(self.weak(batch.x)).exp() for _ in range(2)]
             sharp = (views[0] + views[1]) ** _SHARPENING
-            targets, given = self._known(batch, sharp / sharp.sum(dim=2, keepdim=True))
+            targets, has_answer = self._known(batch, sharp / sharp.sum(dim=2, keepdim=True))
         x = self.weak(batch.x)
         share = float(torch.distributions.Beta(_MIXING, _MIXING).sample()) if _is_float(x) else 1.0
         share = max(share, 1 - share)
@@ -104,12 +104,12 @@ class Imputer(NetworkEstimator):
         mixed = self._network(share * x + (1 - share) * x[other] if share < 1 else x)
         targets = share * targets + (1 - share) * targets[other]
         apart = ((mixed.exp() - targets) ** 2).mean(dim=2)
-        return torch.where(given, soft_cross_entropy(mixed, targets), _MIXMATCH_WEIGHT * self._ramp * apart)
+        return torch.where(has_answer, soft_cross_entropy(mixed, targets), _MIXMATCH_WEIGHT * self._ramp * apart)
 
     def answers(self, data: CrowdData) -> Tensor:
         """The most probable answer of each expert to each case, (n, n_experts)."""
-        found = self._mapped(data.features, data.rows, lambda x: self._network(x).argmax(dim=2))
-        return torch.from_numpy(found).to(torch.int16)
+        predictions = self._mapped(data.features, data.rows, lambda x: self._network(x).argmax(dim=2))
+        return torch.from_numpy(predictions).to(torch.int16)
 
 
 class ImputedDeferral(EMDeferral):
@@ -187,8 +187,8 @@ class ImputedDeferral(EMDeferral):
         super()._after_training(data)
 
     def _e_step(self, batch: Batch, views: Views) -> tuple[Tensor, Tensor | None]:
-        given = answers_of(batch, len(self._workers))
-        answers = torch.where(given >= 0, given, self._made_up[batch.tasks.cpu()].to(given))
+        answer_codes = answers_of(batch, len(self._workers))
+        answers = torch.where(answer_codes >= 0, answer_codes, self._made_up[batch.tasks.cpu()].to(answer_codes))
         log_evidence = evidence(answers, truth_of(batch), F.log_softmax(views.classes, dim=1), self.smoothing, 0.0)
         return posterior(F.log_softmax(views.gate, dim=1), log_evidence), None
 

@@ -27,8 +27,10 @@ def evidence(answers: Tensor, truth: Tensor, log_probs: Tensor, smoothing: float
     """
     right, wrong = answer_log_likelihood(log_probs.shape[1], smoothing)
     correct = answers == truth[:, None]
-    given = torch.where(correct, log_probs.new_tensor(right), log_probs.new_tensor(wrong))
-    experts = torch.where(answers >= 0, given, torch.as_tensor(missing, dtype=given.dtype, device=given.device))
+    log_likelihood = torch.where(correct, log_probs.new_tensor(right), log_probs.new_tensor(wrong))
+    experts = torch.where(
+        answers >= 0, log_likelihood, torch.as_tensor(missing, dtype=log_likelihood.dtype, device=log_likelihood.device)
+    )
     return torch.cat([experts, log_probs.gather(1, truth[:, None])], dim=1)
 
 
@@ -46,14 +48,16 @@ def gate_loss(gate: Tensor, target: Tensor, options: Tensor | None = None) -> Te
     """
     if options is None:
         return soft_cross_entropy(F.log_softmax(gate, dim=1), target)
-    kept = target * options
+    target_options = target * options
     # A workload may forbid all that a case has; it then has no posterior, and no loss.
-    kept = kept / kept.sum(dim=1, keepdim=True).clamp_min(torch.finfo(kept.dtype).tiny)
+    target_options = target_options / target_options.sum(dim=1, keepdim=True).clamp_min(
+        torch.finfo(target_options.dtype).tiny
+    )
     log_gate = F.log_softmax(gate.masked_fill(~options, -torch.inf), dim=1)
-    return soft_cross_entropy(log_gate.masked_fill(~options, 0.0), kept)
+    return soft_cross_entropy(log_gate.masked_fill(~options, 0.0), target_options)
 
 
-def charged(log_option: Tensor, cost: Tensor) -> Tensor:
+def charge_costs(log_option: Tensor, cost: Tensor) -> Tensor:
     """Log-posterior of the option with its cost counted, (n, n_experts + 1): ``q(z) exp(-cost_z)``, normalized again.
 
     The projection that keeps a workload does the same with costs that it finds (Nguyen et al. 2025, Eq. 10).
@@ -103,17 +107,17 @@ def mean_field(
     """
     right, wrong = answer_log_likelihood(log_probs.shape[1], smoothing)
     logit = _right_logit(log_experts, truth)
-    chosen = torch.zeros_like(logit)
+    p_chosen = torch.zeros_like(logit)
     for _ in range(n_iter):
-        correct = torch.sigmoid(logit + chosen * (right - wrong))
+        correct = torch.sigmoid(logit + p_chosen * (right - wrong))
         expected = correct * right + (1 - correct) * wrong
         log_evidence = evidence(answers, truth, log_probs, smoothing, expected)
         if released:
             own = log_evidence[:, -1:].exp()
             log_evidence = torch.cat([log_evidence[:, :-1], own * right + (1 - own) * wrong], dim=1)
         log_option = posterior(log_gate, log_evidence)
-        chosen = log_option[:, :-1].exp()
-    return log_option, _tilted(log_experts, truth, chosen * (right - wrong)).exp()
+        p_chosen = log_option[:, :-1].exp()
+    return log_option, _tilt(log_experts, truth, p_chosen * (right - wrong)).exp()
 
 
 def exact_posterior(
@@ -125,9 +129,9 @@ def exact_posterior(
     # ln(f_y · right + (1 − f_y) · wrong): what a missing answer says of the truth on average.
     expected = torch.logaddexp(F.logsigmoid(logit) + right, F.logsigmoid(-logit) + wrong)
     log_option = posterior(log_gate, evidence(answers, truth, log_probs, smoothing, expected))
-    chosen = log_option[:, :-1, None].exp()
-    certain = _tilted(log_experts, truth, torch.full_like(logit, right - wrong)).exp()
-    return log_option, chosen * certain + (1 - chosen) * log_experts.exp()
+    p_chosen = log_option[:, :-1, None].exp()
+    certain = _tilt(log_experts, truth, torch.full_like(logit, right - wrong)).exp()
+    return log_option, p_chosen * certain + (1 - p_chosen) * log_experts.exp()
 
 
 def _right_logit(log_experts: Tensor, truth: Tensor) -> Tensor:
@@ -138,7 +142,7 @@ def _right_logit(log_experts: Tensor, truth: Tensor) -> Tensor:
     return correct - wrong
 
 
-def _tilted(log_experts: Tensor, truth: Tensor, gain: Tensor) -> Tensor:
+def _tilt(log_experts: Tensor, truth: Tensor, gain: Tensor) -> Tensor:
     """Log-probabilities of answers with the true class favored by `gain`, (n, n_experts), normalized again."""
     at = truth[:, None, None].expand(-1, log_experts.shape[1], 1)
     return F.log_softmax(log_experts.scatter_add(2, at, gain[:, :, None]), dim=2)
@@ -147,7 +151,7 @@ def _tilted(log_experts: Tensor, truth: Tensor, gain: Tensor) -> Tensor:
 # ------------------------------------------------------------------------------------------------------ surrogates
 
 
-def masked(logits: Tensor, answers: Tensor) -> Tensor:
+def mask_missing(logits: Tensor, answers: Tensor) -> Tensor:
     """Logits of experts, (n, n_experts), with those who gave no answer left out of any softmax."""
     return logits.masked_fill(answers < 0, -torch.inf)
 
@@ -159,7 +163,7 @@ def cross_entropy_surrogate(classes: Tensor, experts: Tensor, answers: Tensor, t
     expert is right, else one. Experts who gave no answer are left out of the softmax, which leaves the ratios of the
     others, and so the minimizer, as they were.
     """
-    log_all = F.log_softmax(torch.cat([classes, masked(experts, answers)], dim=1), dim=1)
+    log_all = F.log_softmax(torch.cat([classes, mask_missing(experts, answers)], dim=1), dim=1)
     correct = answers == truth[:, None]
     own = log_all.gather(1, truth[:, None])[:, 0]
     weight = torch.where(correct.any(dim=1), own.new_tensor(alpha), own.new_tensor(1.0))
@@ -183,7 +187,7 @@ def realizable(classes: Tensor, experts: Tensor, answers: Tensor, truth: Tensor,
     ``-2 ln(g_y + Σ 1[expert right] g_expert)`` with one softmax over classes and experts who answered; `alpha` of it,
     the rest is the classifier's own cross-entropy.
     """
-    logits = torch.cat([classes, masked(experts, answers)], dim=1)
+    logits = torch.cat([classes, mask_missing(experts, answers)], dim=1)
     is_class = F.one_hot(truth, classes.shape[1]).bool()
     good = torch.cat([is_class, answers == truth[:, None]], dim=1)
     system = torch.logsumexp(logits.masked_fill(~good, -torch.inf), dim=1) - torch.logsumexp(logits, dim=1)
@@ -198,7 +202,7 @@ def mixture_loss(classes: Tensor, gate: Tensor, answers: Tensor, truth: Tensor, 
     The classifier's loss is its cross-entropy, an expert's 0 or 1 and the `cost` of asking them, (n_experts,);
     `gate` is (n, n_experts + 1) logits, of which experts who gave no answer are left out.
     """
-    option = torch.softmax(torch.cat([masked(gate[:, :-1], answers), gate[:, -1:]], dim=1), dim=1)
-    asked = (answers != truth[:, None]).to(option.dtype) + cost
+    option = torch.softmax(torch.cat([mask_missing(gate[:, :-1], answers), gate[:, -1:]], dim=1), dim=1)
+    costs = (answers != truth[:, None]).to(option.dtype) + cost
     own = F.cross_entropy(classes, truth, reduction="none")
-    return option[:, -1] * own + (option[:, :-1] * asked).sum(dim=1)
+    return option[:, -1] * own + (option[:, :-1] * costs).sum(dim=1)

@@ -50,18 +50,18 @@ def correctness(truth: npt.ArrayLike, experts: npt.ArrayLike, classifier: npt.Ar
     >>> mh.defer.correctness([0, 1], [[0, 1], [-1, 1]], [1, 1]).tolist()
     [[1.0, 0.0, 0.0], [nan, 1.0, 1.0]]
     """
-    true, said, own = np.asarray(truth), np.asarray(experts), np.asarray(classifier)
-    if true.ndim != 1 or own.shape != true.shape or said.ndim != 2 or len(said) != len(true):
+    true, expert_labels, own = np.asarray(truth), np.asarray(experts), np.asarray(classifier)
+    if true.ndim != 1 or own.shape != true.shape or expert_labels.ndim != 2 or len(expert_labels) != len(true):
         raise ValueError(
             f"truth and classifier must be of shape (n,) and experts of shape (n, n_experts), not {true.shape}, "
-            f"{own.shape} and {said.shape}"
+            f"{own.shape} and {expert_labels.shape}"
         )
-    for what, codes in (("truth", true), ("experts", said), ("classifier", own)):
+    for what, codes in (("truth", true), ("experts", expert_labels), ("classifier", own)):
         if codes.size and codes.dtype.kind not in "bui":
             raise TypeError(f"{what} must hold whole numbers, the codes of classes, not {codes.dtype}")
     if true.size and true.min() < 0:
         raise ValueError(f"truth holds {true.min()} in row {true.argmin()}; leave out cases whose truth is not known")
-    answers = np.column_stack([said, own])
+    answers = np.column_stack([expert_labels, own])
     return np.where(answers < 0, np.nan, (answers == true[:, None]).astype(np.float64))
 
 
@@ -94,7 +94,7 @@ def system_accuracy(who: npt.ArrayLike, correct: npt.ArrayLike) -> float:
     >>> mh.defer.system_accuracy([0, 1, 0], [[1, 0], [1, 0], [1, 1]])
     0.6666666666666666
     """
-    return _mean(_chosen(who, correct))
+    return _mean(_is_right(who, correct))
 
 
 def gate_confusion(who: npt.ArrayLike, correct: npt.ArrayLike) -> Floats:
@@ -123,14 +123,14 @@ def gate_confusion(who: npt.ArrayLike, correct: npt.ArrayLike) -> Floats:
     [[0.5, 0.5], [0.0, 1.0]]
     """
     right = _as_correct(correct)
-    _chosen(who, right)
+    _is_right(who, right)
     codes = as_who(who, right.shape[1])
     out = np.full((right.shape[1],) * 2, np.nan)
     for option in np.unique(codes).tolist():
         rows = right[codes == option]
-        known = ~np.isnan(rows)
-        n = known.sum(axis=0)
-        out[option] = np.divide(np.where(known, rows, 0.0).sum(axis=0), n, out=np.full(len(n), np.nan), where=n > 0)
+        has_value = ~np.isnan(rows)
+        n = has_value.sum(axis=0)
+        out[option] = np.divide(np.where(has_value, rows, 0.0).sum(axis=0), n, out=np.full(len(n), np.nan), where=n > 0)
     return out
 
 
@@ -335,21 +335,21 @@ def deferral_report(
     right = _as_correct(correct)
     n_options = right.shape[1]
     low, high = as_shares(lower, upper, n_options)
-    chosen, codes = _chosen(who, right), as_who(who, n_options)
+    is_right, codes = _is_right(who, right), as_who(who, n_options)
     return DeferralReport(
         options=option_names(n_options, experts),
         n_cases=np.bincount(codes, minlength=n_options),
         shares=workload(codes, n_options),
         lower=low,
         upper=high,
-        accuracy=np.array([_mean(chosen[codes == k]) for k in range(n_options)]),
+        accuracy=np.array([_mean(is_right[codes == k]) for k in range(n_options)]),
         accuracy_alone=np.array([_mean(column) for column in right.T]),
-        system_accuracy=_mean(chosen),
+        system_accuracy=_mean(is_right),
         coverage=coverage(codes, n_options),
     )
 
 
-def _chosen(who: npt.ArrayLike, correct: npt.ArrayLike) -> Floats:
+def _is_right(who: npt.ArrayLike, correct: npt.ArrayLike) -> Floats:
     """Whether the chosen option is right, (n,)."""
     right = _as_correct(correct)
     codes = as_who(who, right.shape[1])
@@ -369,5 +369,5 @@ def _as_correct(correct: npt.ArrayLike) -> Floats:
 
 
 def _mean(values: Floats) -> float:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if known.size else float("nan")
+    valid = values[~np.isnan(values)]
+    return float(valid.mean()) if valid.size else float("nan")

@@ -16,7 +16,7 @@ from manyhands.defer import capacities
 from manyhands.defer.data import answers_of, truth_of
 from manyhands.defer.deferral import Deferral, Views
 from manyhands.defer.gate import Gate
-from manyhands.defer.losses import evidence, masked, mixture_loss
+from manyhands.defer.losses import evidence, mask_missing, mixture_loss
 from manyhands.defer.shares import Cost, costs
 
 #: Share of an answer that is spread over all classes when losses of experts and classifier are compared.
@@ -106,10 +106,10 @@ class Triage(Deferral):
         parts = [self._compared(batch) for batch in data.batches(self._training, PREDICTED, self._on)]
         gain, best = torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
         least = 0 if self._bounds is None else capacities(*self._bounds, len(gain), len(self._workers) + 1)[0][-1]
-        asked = gain.argsort(descending=True, stable=True)[: len(gain) - int(least)]
-        asked = asked[gain[asked] > 0]
+        order = gain.argsort(descending=True, stable=True)[: len(gain) - int(least)]
+        order = order[gain[order] > 0]
         self._division = torch.full((len(data),), len(self._workers), device=self._on)
-        self._division[self._training.to(self._on)[asked]] = best[asked]
+        self._division[self._training.to(self._on)[order]] = best[order]
 
     def _compared(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """How much less the best expert who answered loses than the classifier, and who it is, both (n,)."""
@@ -124,6 +124,8 @@ class Triage(Deferral):
         if not self._dividing:
             return own.mean()
         division = self._division[batch.tasks]
-        kept = (division == len(self._workers)).to(own)
-        gate = torch.cat([masked(views.gate[:, :-1], answers_of(batch, len(self._workers))), views.gate[:, -1:]], dim=1)
-        return (own * kept).sum() / kept.sum().clamp_min(1) + F.cross_entropy(gate, division)
+        keeps_own = (division == len(self._workers)).to(own)
+        gate = torch.cat(
+            [mask_missing(views.gate[:, :-1], answers_of(batch, len(self._workers))), views.gate[:, -1:]], dim=1
+        )
+        return (own * keeps_own).sum() / keeps_own.sum().clamp_min(1) + F.cross_entropy(gate, division)

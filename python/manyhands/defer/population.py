@@ -68,17 +68,17 @@ class SetEncoder(nn.Module):
 
     def elements(self, features: Tensor, answer: Tensor, truth: Tensor) -> Tensor:
         """What single answers add to a set, (n, width)."""
-        said, true = (F.one_hot(codes, self.n_classes).to(features) for codes in (answer, truth))
-        right = said * true
-        return torch.cat([self.element(torch.cat([features, said, true, right], dim=1)), true, right], dim=1)
+        answer_rows, true = (F.one_hot(codes, self.n_classes).to(features) for codes in (answer, truth))
+        right = answer_rows * true
+        return torch.cat([self.element(torch.cat([features, answer_rows, true, right], dim=1)), true, right], dim=1)
 
     def forward(self, sums: Tensor) -> Known:
         """What sums over their sets, (n_experts, width), tell of experts."""
-        total, asked, right = sums.split([_HIDDEN, self.n_classes, self.n_classes], dim=1)
-        count = asked.sum(dim=1, keepdim=True)
+        total, n_asked, right = sums.split([_HIDDEN, self.n_classes, self.n_classes], dim=1)
+        count = n_asked.sum(dim=1, keepdim=True)
         embedding = self.summary(torch.cat([total / count.clamp_min(1), count.log1p()], dim=1))
         imaginary = self.strength.exp()
-        return Known((right + imaginary * self.average) / (asked + imaginary), embedding)
+        return Known((right + imaginary * self.average) / (n_asked + imaginary), embedding)
 
 
 class RightGivenExpert(nn.Module):
@@ -168,9 +168,9 @@ class SetDeferral(Deferral):
 
     @property
     def _encoder(self) -> SetEncoder:
-        found = self._parts_or_fail()["encoder"]
-        assert isinstance(found, SetEncoder)
-        return found
+        encoder = self._parts_or_fail()["encoder"]
+        assert isinstance(encoder, SetEncoder)
+        return encoder
 
     # -------------------------------------------------------------------------------------------- training
 
@@ -190,16 +190,18 @@ class SetDeferral(Deferral):
     def _features_of(self, data: CrowdData) -> Tensor:
         """What the trunk makes of each case, (n, features), on the CPU."""
         self._parts_or_fail().eval()
-        found = torch.cat([self._seen(batch.x).cpu() for batch in data.batches(data.samples, PREDICTED, self._on)])
-        features = found.new_zeros(len(data), found.shape[1])
-        features[data.samples] = found
+        context_rows = torch.cat(
+            [self._seen(batch.x).cpu() for batch in data.batches(data.samples, PREDICTED, self._on)]
+        )
+        features = context_rows.new_zeros(len(data), context_rows.shape[1])
+        features[data.samples] = context_rows
         return features
 
     @torch.no_grad()
     def _seen(self, x: Any) -> Tensor:
         """What the trunk makes of some cases, (n, features); nothing is learned here."""
         with explain_errors(self._network, x):
-            return _scaled(run(split(self._network)[0], x))
+            return _standardize(run(split(self._network)[0], x))
 
     def _forward(self, x: Any) -> Views:
         """In training, features take the place of the gate: its logits depend on the sets that are drawn."""
@@ -212,7 +214,7 @@ class SetDeferral(Deferral):
         """Features, from which nothing goes back to the classifier, and logits of the classes."""
         trunk, head = split(self._network)
         features = run(trunk, x)
-        return _scaled(features.detach()), self._checked_classes(head(features))
+        return _standardize(features.detach()), self._checked_classes(head(features))
 
     def _loss(self, batch: Batch, views: Views) -> Tensor:
         truth = truth_of(batch)
@@ -220,8 +222,8 @@ class SetDeferral(Deferral):
         if not batch.n_annotations:
             return own
         experts, which = torch.unique(batch.worker, return_inverse=True)
-        known = self._encoder(self._drawn(experts.cpu(), batch.tasks.cpu()))
-        logits = self._right_logits(views.gate, views.classes, known)[batch.sample, which]
+        context = self._encoder(self._drawn(experts.cpu(), batch.tasks.cpu()))
+        logits = self._right_logits(views.gate, views.classes, context)[batch.sample, which]
         right = (batch.label == truth[batch.sample]).to(logits)
         return own + F.binary_cross_entropy_with_logits(logits, right)
 
@@ -232,10 +234,10 @@ class SetDeferral(Deferral):
         size = (self.context ** torch.rand(len(experts))).ceil().long().clamp(max=number)
         start = (torch.rand(len(experts)) * number).long()
         place = torch.arange(self.context)[None].expand(len(experts), -1)
-        drawn = place < size[:, None]
+        is_drawn = place < size[:, None]
         # A window of a random order, which begins again at its end.
-        index = self._by_expert[(begin[:, None] + (start[:, None] + place) % number[:, None])[drawn]]
-        owner = torch.arange(len(experts))[:, None].expand_as(drawn)[drawn]
+        index = self._by_expert[(begin[:, None] + (start[:, None] + place) % number[:, None])[is_drawn]]
+        owner = torch.arange(len(experts))[:, None].expand_as(is_drawn)[is_drawn]
         case, label = (column[index] for column in self._answers)
         keep = ~torch.isin(case, cases)
         case, label, owner = case[keep], label[keep], owner[keep]
@@ -244,8 +246,8 @@ class SetDeferral(Deferral):
     def _summed(self, features: Tensor, label: Tensor, truth: Tensor, owner: Tensor, n: int) -> Tensor:
         """Sums of elements over the sets of `n` experts, (n, width)."""
         features, label, truth, owner = (part.to(self._on) for part in (features, label, truth, owner))
-        made = self._encoder.elements(features, label, truth)
-        return made.new_zeros(n, made.shape[1]).index_add(0, owner, made)
+        elements = self._encoder.elements(features, label, truth)
+        return elements.new_zeros(n, elements.shape[1]).index_add(0, owner, elements)
 
     @torch.no_grad()
     def _gather(self, data: CrowdData) -> Tensor:
@@ -277,8 +279,8 @@ class SetDeferral(Deferral):
 
     def _right_logits(self, features: Tensor, classes: Tensor, known: Known) -> Tensor:
         """Whether each expert is right in each case, (n, n_experts); nothing goes back to the classifier."""
-        found: Tensor = self._parts_or_fail()["right"](features, F.log_softmax(classes, dim=1).detach(), known)
-        return found
+        logits: Tensor = self._parts_or_fail()["right"](features, F.log_softmax(classes, dim=1).detach(), known)
+        return logits
 
     def _right(self, views: Views) -> Tensor:
         return self._scores(views).exp()
@@ -292,8 +294,8 @@ class SetDeferral(Deferral):
         """What is known of each expert, (n_experts, embedding)."""
         self._fitted()
         with torch.no_grad():
-            found: Tensor = self._encoder(self._sums).embedding.cpu()
-        return found
+            embeddings: Tensor = self._encoder(self._sums).embedding.cpu()
+        return embeddings
 
     def with_experts(self, X: Any, y: Any, votes: Any, *, tasks: Any = None) -> Self:
         """The same team with further experts, who are known by their answers to some cases of known truth.
@@ -312,9 +314,9 @@ class SetDeferral(Deferral):
         """
         self._fitted()
         data = CaseData(X, y, votes, tasks)
-        known = self._workers.match(data.votes._workers) >= 0
-        if known.any():
-            raise ValueError(f"{preview(data.votes.workers[known].tolist())} are experts of this team already")
+        has_context = self._workers.match(data.votes._workers) >= 0
+        if has_context.any():
+            raise ValueError(f"{preview(data.votes.workers[has_context].tolist())} are experts of this team already")
         codes = self._classes.match(data.votes._classes)
         if (codes < 0).any():
             strange = preview(data.votes.classes[codes < 0].tolist())
@@ -350,6 +352,6 @@ def _cases(data: CrowdData) -> Tensor:
     return torch.repeat_interleave(torch.arange(len(data)), data._offsets.diff())
 
 
-def _scaled(features: Tensor) -> Tensor:
+def _standardize(features: Tensor) -> Tensor:
     """Features of mean 0 and variance 1 in each case, so that it does not matter how far a trunk reaches."""
     return F.layer_norm(features.float(), features.shape[1:]) if features.shape[1] > 1 else features.float()

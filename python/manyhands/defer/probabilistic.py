@@ -23,7 +23,15 @@ from manyhands.defer.data import answers_of, truth_of
 from manyhands.defer.deferral import Views
 from manyhands.defer.experts import ExpertModels, Groups, Kind, check_expert_models, expert_models
 from manyhands.defer.gate import AnchoredGate, Gate
-from manyhands.defer.losses import charged, evidence, exact_posterior, gate_loss, mean_field, posterior, share_penalty
+from manyhands.defer.losses import (
+    charge_costs,
+    evidence,
+    exact_posterior,
+    gate_loss,
+    mean_field,
+    posterior,
+    share_penalty,
+)
 from manyhands.defer.shares import Cost, costs
 
 Constraint = Literal["batch", "running", "epoch", "penalty", "case-penalty"]
@@ -146,7 +154,7 @@ class EMDeferral(PresentSkill):
 
     def _charged(self, log_option: Tensor) -> Tensor:
         """The posterior of the option with costs counted."""
-        return charged(log_option, torch.from_numpy(self._cost).to(log_option)) if self._cost.any() else log_option
+        return charge_costs(log_option, torch.from_numpy(self._cost).to(log_option)) if self._cost.any() else log_option
 
     def _penalty(self, views: Views) -> Tensor | float:
         """What it costs the gate to miss the shares asked for, where it is a matter of cost."""
@@ -198,9 +206,9 @@ class EMDeferral(PresentSkill):
         assert self._bounds is not None
         if not len(rows):
             return rows
-        found = project(rows.numpy(), *self._bounds).probabilities
-        assert found is not None
-        return torch.from_numpy(found)
+        projection = project(rows.numpy(), *self._bounds).probabilities
+        assert projection is not None
+        return torch.from_numpy(projection)
 
     def _start_epoch(self, epoch: int, data: CrowdData) -> None:
         # A checkpoint at the end of an epoch need not hold a batch.
@@ -463,11 +471,11 @@ class ProbabilisticDeferral(EMDeferral):
         truth, answers = truth_of(batch), answers_of(batch, len(self._workers))
         log_probs, log_gate = F.log_softmax(views.classes, dim=1), F.log_softmax(views.gate, dim=1)
         log_experts = self._log_confusion[truth] if views.experts is None else views.experts
-        given = (log_gate, log_experts, answers, truth, log_probs)
+        arguments = (log_gate, log_experts, answers, truth, log_probs)
         if self.inference == "exact":
-            return exact_posterior(*given, smoothing=self.smoothing)
+            return exact_posterior(*arguments, smoothing=self.smoothing)
         released = self.inference == "mean-field-released"
-        return mean_field(*given, smoothing=self.smoothing, n_iter=self.n_iter, released=released)
+        return mean_field(*arguments, smoothing=self.smoothing, n_iter=self.n_iter, released=released)
 
     def _expert_loss(self, batch: Batch, views: Views, answers: Tensor | None) -> Tensor | float:
         if views.experts is None:

@@ -132,14 +132,14 @@ def project(
     [0.0, 0.0, 1.42]
     """
     rows = as_rows("probabilities", probabilities)
-    found = _core.projection_fit(
+    result = _core.projection_fit(
         rows,
         *as_bounds(lower, upper, rows.shape[1]),
         weights=None if weights is None else checked_weights(weights, "weights"),
         method=_checked_method(method),
         progress=progress,
     )
-    return _finish(found, found["probabilities"])
+    return _finish(result, result["probabilities"])
 
 
 def project_chunks(
@@ -187,8 +187,8 @@ def project_chunks(
         )
     stream = _Stream(chunks, weights)
     bounds = as_bounds(lower, upper, stream.n_options)
-    found = _core.projection_solve(*bounds, stream.sums, stream.reach, method=_checked_method(method))
-    return _finish(found, None)
+    result = _core.projection_solve(*bounds, stream.sums, stream.reach, method=_checked_method(method))
+    return _finish(result, None)
 
 
 class _Stream:
@@ -209,10 +209,10 @@ class _Stream:
         weights = None if self._weights is None else iter(self._weights())
         for chunk in self._chunks():
             rows = as_rows("a chunk", chunk, self.n_options)
-            given = None if weights is None else next(weights, None)
-            if weights is not None and given is None:
+            weights_next = None if weights is None else next(weights, None)
+            if weights is not None and weights_next is None:
                 raise ValueError("there are fewer chunks of weights than of probabilities")
-            yield rows, None if given is None else checked_weights(given, "weights"), first
+            yield rows, None if weights_next is None else checked_weights(weights_next, "weights"), first
             first += len(rows)
 
     def sums(self, tilt: Floats, second: bool) -> tuple[float, float, Floats, Floats]:
@@ -238,8 +238,8 @@ def as_rows(what: str, values: npt.ArrayLike, n_options: int | None = None) -> F
     if rows.dtype.kind not in "biuf":
         raise TypeError(f"{what} must hold numbers, not {rows.dtype}")
     if rows.ndim != 2 or not rows.shape[1] or (n_options is not None and rows.shape[1] != n_options):
-        wanted = "n_options" if n_options is None else n_options
-        raise ValueError(f"{what} must be of shape (n, {wanted}), not {rows.shape}")
+        n_columns = "n_options" if n_options is None else n_options
+        raise ValueError(f"{what} must be of shape (n, {n_columns}), not {rows.shape}")
     return np.ascontiguousarray(rows, np.float64)
 
 
@@ -249,15 +249,15 @@ def as_bounds(lower: Bound, upper: Bound, n_options: int) -> tuple[Floats, Float
 
 
 def _as_bound(what: str, bound: Bound, otherwise: float, n_options: int) -> Floats:
-    given = np.asarray(otherwise if bound is None else bound)
-    if given.dtype.kind not in "biuf":
-        raise TypeError(f"{what} must hold numbers, not {given.dtype}")
-    if given.shape not in ((), (n_options,)):
+    values = np.asarray(otherwise if bound is None else bound)
+    if values.dtype.kind not in "biuf":
+        raise TypeError(f"{what} must hold numbers, not {values.dtype}")
+    if values.shape not in ((), (n_options,)):
         raise ValueError(
             f"{what} must hold one bound for each of the {n_options} options (experts first, the classifier last), "
-            f"not be of shape {given.shape}"
+            f"not be of shape {values.shape}"
         )
-    return np.ascontiguousarray(np.broadcast_to(given, n_options), np.float64)
+    return np.ascontiguousarray(np.broadcast_to(values, n_options), np.float64)
 
 
 def _checked_method(method: str) -> str:

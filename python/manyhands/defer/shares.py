@@ -44,7 +44,7 @@ def bounds(experts: Names, coverage: Coverage, workload: Workload) -> tuple[Arra
         if workload == "balanced":
             _balance(coverage is None, lower, upper)
     _refuse_impossible(lower, upper)
-    return lower, _tightened(lower, upper)
+    return lower, _tighten(lower, upper)
 
 
 def _share(what: str, value: Any) -> tuple[float, float]:
@@ -59,15 +59,15 @@ def _share(what: str, value: Any) -> tuple[float, float]:
 
 def costs(experts: Names, cost: Cost, *, least: float = -_MOST_COST) -> Array:
     """What it costs to ask each option, (n_experts + 1,); the classifier, the last, costs nothing."""
-    found = np.zeros(len(experts) + 1)
+    cost_array = np.zeros(len(experts) + 1)
     if isinstance(cost, Mapping):
-        for code, name, value in _coded(experts, cost, "cost"):
-            found[code] = _checked_cost(f"the cost of {name!r}", value, least)
+        for code, name, value in _expert_codes(experts, cost, "cost"):
+            cost_array[code] = _checked_cost(f"the cost of {name!r}", value, least)
     elif isinstance(cost, Sequence | np.ndarray):
         raise TypeError(f"cost must be a number, or say whose it is by name, {{expert: number}}, not {cost!r}")
     else:
-        found[:-1] = _checked_cost("cost", cost, least)
-    return found
+        cost_array[:-1] = _checked_cost("cost", cost, least)
+    return cost_array
 
 
 def _checked_cost(what: str, value: Any, least: float) -> float:
@@ -75,7 +75,7 @@ def _checked_cost(what: str, value: Any, least: float) -> float:
     return float(value)
 
 
-def _coded(experts: Names, given: Mapping[Any, Any], what: str) -> Iterator[tuple[int, Any, Any]]:
+def _expert_codes(experts: Names, given: Mapping[Any, Any], what: str) -> Iterator[tuple[int, Any, Any]]:
     """Each expert that is named, by code and name, with the answers about them."""
     for (name, value), code in zip(given.items(), experts.find(given), strict=True):
         if code < 0:
@@ -86,7 +86,7 @@ def _coded(experts: Names, given: Mapping[Any, Any], what: str) -> Iterator[tupl
 
 
 def _bound_experts(experts: Names, workload: Mapping[Any, Any], lower: Array, upper: Array) -> None:
-    for code, name, value in _coded(experts, workload, "workload"):
+    for code, name, value in _expert_codes(experts, workload, "workload"):
         lower[code], upper[code] = _share(f"the workload of {name!r}", value)
 
 
@@ -99,7 +99,7 @@ def _balance(with_classifier: bool, lower: Array, upper: Array) -> None:
         lower[:m], upper[:m] = (1 - upper[m]) / m, (1 - lower[m]) / m
 
 
-def _tightened(lower: Array, upper: Array) -> Array:
+def _tighten(lower: Array, upper: Array) -> Array:
     """Greatest shares, each no more than the others leave: where the classifier takes all, experts take nothing."""
     left = 1 - (lower.sum() - lower)
     left[left < _ROUNDING] = 0.0

@@ -99,24 +99,24 @@ def sweep(
     if not low < high:
         raise ValueError(f"between must be a pair (least, greatest) in order, not {between!r}")
     best: Any = None
-    tried: list[tuple[float, float]] = []
-    while len(tried) < max_fits and (best is None or abs(tried[best[1]][1] - coverage) > tolerance):
+    trials: list[tuple[float, float]] = []
+    while len(trials) < max_fits and (best is None or abs(trials[best[1]][1] - coverage) > tolerance):
         cost = (low + high) / 2
-        made = type(model)(**model.get_params() | {"cost": cost}).fit(X, y, votes, tasks=tasks)
-        reached = made.decide(X if judge is None else judge, how="argmax", by="gate").coverage
-        tried.append((cost, reached))
-        if best is None or abs(reached - coverage) < abs(tried[best[1]][1] - coverage):
-            best = made, len(tried) - 1
+        fitted = type(model)(**model.get_params() | {"cost": cost}).fit(X, y, votes, tasks=tasks)
+        reached = fitted.decide(X if judge is None else judge, how="argmax", by="gate").coverage
+        trials.append((cost, reached))
+        if best is None or abs(reached - coverage) < abs(trials[best[1]][1] - coverage):
+            best = fitted, len(trials) - 1
         low, high = (cost, high) if reached < coverage else (low, cost)
-    made, at = best
-    if abs(tried[at][1] - coverage) > tolerance:
+    fitted, at = best
+    if abs(trials[at][1] - coverage) > tolerance:
         warnings.warn(
             f"no cost among {max_fits} tried leaves the classifier {coverage:.1%} of the cases; the nearest, "
-            f"{tried[at][0]:g}, leaves it {tried[at][1]:.1%}. coverage= of the model keeps a coverage in one training",
+            f"{trials[at][0]:g}, leaves {trials[at][1]:.1%}. coverage= of the model keeps a coverage in one training",
             ConvergenceWarning,
             stacklevel=2,
         )
-    return Sweep(made, cost=tried[at][0], coverage=tried[at][1], tried=tried)
+    return Sweep(fitted, cost=trials[at][0], coverage=trials[at][1], tried=trials)
 
 
 def _refuse_what_cannot_be_swept(model: Deferral) -> None:

@@ -41,18 +41,18 @@ def kind_by_columns(names: Sequence[str], given: Sequence[str] = ()) -> str:
     given
         Roles whose columns were named by the caller, whatever they are called.
     """
-    named = set(given)
+    roles_given = set(given)
     forms = [(roles, table.spec.word) for table in Records._kinds.values() for roles in table.spec.telling]
     for roles, kind in sorted(forms, key=lambda form: -len(form[0])):
         table = Records._kinds[kind]
-        if "label" in named and "label" not in table.spec.roles:
+        if "label" in roles_given and "label" not in table.spec.roles:
             continue  # the answer is the label that was named
-        if all(role in named or _known(names, role) for role in roles):
+        if all(role in roles_given or _is_known(names, role) for role in roles):
             return kind
     return "categorical"
 
 
-def _known(names: Sequence[str], role: str) -> bool:
+def _is_known(names: Sequence[str], role: str) -> bool:
     if role == "text":
         # Where there is a label, the text is what was labeled.
         labels = (*WELL_KNOWN["label"], *WEAK["label"])
@@ -78,14 +78,14 @@ def with_answer(table: type[Records], names: Sequence[str], named: Mapping[str, 
         What the caller named, by role.
     """
     roles = [role for role in table.spec.required if role not in ("task", "worker")]
-    found = dict(named)
-    if len(roles) != 1 or roles[0] in found or "label" in table.spec.roles:
-        return found
-    if "label" in found:
-        found[roles[0]] = found.pop("label")
+    roles_found = dict(named)
+    if len(roles) != 1 or roles[0] in roles_found or "label" in table.spec.roles:
+        return roles_found
+    if "label" in roles_found:
+        roles_found[roles[0]] = roles_found.pop("label")
     elif not known_among(names, well_known(roles[0])) and (label := one_known(names, "label")):
-        found[roles[0]] = label
-    return found
+        roles_found[roles[0]] = label
+    return roles_found
 
 
 def check_inferred(table: Records, names: Sequence[str], named: Mapping[str, Any]) -> None:
@@ -102,8 +102,8 @@ def check_inferred(table: Records, names: Sequence[str], named: Mapping[str, Any
     """
     if not isinstance(table, Texts) or named.get("text") is not None:
         return
-    wanted = spread({role: named.get(role) for role in Texts.spec.required})
-    used = match_columns(names, dict(wanted.values()), weak=True)
+    columns_wanted = spread({role: named.get(role) for role in Texts.spec.required})
+    used = match_columns(names, dict(columns_wanted.values()), weak=True)
     table._refuse_item(used["text"], [name for name in names if name not in used.values()])
 
 
@@ -136,7 +136,7 @@ def as_kind(answers: Any, kind: str | None = None) -> Records:
     names = names_of(answers)
     table: Any = table_of(kind if kind is not None else kind_by_columns(names))
     columns = {} if kind is None else with_answer(table, names, {})
-    made: Records = table.from_frame(answers, **columns, **settings)
+    records: Records = table.from_frame(answers, **columns, **settings)
     if kind is None:
-        check_inferred(made, names, {})
-    return made
+        check_inferred(records, names, {})
+    return records

@@ -22,7 +22,7 @@ from manyhands.categorical.dense import build_dense
 from manyhands.categorical.table import Annotations
 from manyhands.categorical.timestamps import Array, Dates, as_numbers, ranks, without_ranks
 from manyhands.errors import DataWarning, MissingColumnError, argument
-from manyhands.io.exports import Export, opened, sources_to_read
+from manyhands.io.exports import Export, open_export, sources_to_read
 from manyhands.io.exports.export import CANNOT, as_column
 from manyhands.io.exports.files import distinct_names
 from manyhands.io.kinds import check_inferred, kind_by_columns, table_of, with_answer
@@ -30,7 +30,7 @@ from manyhands.io.shown import shown_in_files, shown_in_frame
 from manyhands.io.verdicts import (
     check_kind,
     extra_columns,
-    melted,
+    melt,
     verdict_frame,
     verdicts_of,
     wanted_columns,
@@ -206,7 +206,7 @@ class Log:
         header: bool = True,
         **asked: Any,
     ) -> None:
-        written = Layout(delimiter, encoding, header)
+        layout_given = Layout(delimiter, encoding, header)
         check_choice("layout", layout, get_args(Layouts))
         if kind == "ordinal":
             kind, ordered = "categorical", True
@@ -225,12 +225,12 @@ class Log:
         self._probabilities = None if probabilities is None else [*probabilities]
         self._defaults = {"repeats": repeats, "missing": missing}
         self._as_text, self._worker_from_file = labels_as_text, worker_from_file
-        self.sources = sources_to_read(source, written, format)
+        self.sources = sources_to_read(source, layout_given, format)
 
     @cached_property
     def document(self) -> Export | pa.Table | None:
         """The export of a platform, or the table of a document; None for tables with one answer per row."""
-        return opened(
+        return open_export(
             self.sources, self._format, self.asked, layout=self._layout, worker_from_file=self._worker_from_file
         )
 
@@ -250,16 +250,16 @@ class Log:
             return self._kind
         if not isinstance(self.document, Export):
             return kind_by_columns(self.names, [*self.asked])
-        found = self.document.questions[self._question_of(self.document)]
-        if found not in Records._kinds:
-            raise ValueError(f"the export holds {found}: {CANNOT}")
-        return found
+        kind_found = self.document.questions[self._question_of(self.document)]
+        if kind_found not in Records._kinds:
+            raise ValueError(f"the export holds {kind_found}: {CANNOT}")
+        return kind_found
 
     def needed_memory(self) -> int | None:
         """Bytes that reading takes, roughly; None where that cannot be determined beforehand."""
-        needed = [one.needed_memory() for one in self.sources]
+        sizes = [one.needed_memory() for one in self.sources]
         # Text, codes and the table.
-        return None if None in needed else 2 * sum(filter(None, needed))
+        return None if None in sizes else 2 * sum(filter(None, sizes))
 
     def read(self) -> Any:
         """Return the table."""
@@ -299,8 +299,8 @@ class Log:
             raise ValueError("out of core, a log of classes has a row for each label: a table in CSV or Parquet files")
         from manyhands.io.shards import encode_files
 
-        asked = self.asked | self._defaults
-        return encode_files(self.sources, asked, directory, memory=memory, labels_as_text=self._as_text)
+        columns = self.asked | self._defaults
+        return encode_files(self.sources, columns, directory, memory=memory, labels_as_text=self._as_text)
 
     def read_in_order(self, order: str, dates: Dates | None = None) -> tuple[Annotations, Array]:
         """Read a log of classes, and when its annotations were made: numbers, dates or times, also as text.
@@ -323,13 +323,13 @@ class Log:
             raise ValueError(
                 f"{self.sources[0]} is a document, and the order is a column of a table in CSV or Parquet files"
             )
-        wanted = spread({role: self.asked.get(role) for role in Annotations.spec.required} | {"order": order})
+        columns_wanted = spread({role: self.asked.get(role) for role in Annotations.spec.required} | {"order": order})
         settings: dict[str, Any] = self._defaults | {
             "abstain": self.asked.get("abstain"),
             "fold_labels": self.asked.get("fold_labels", False),
         }
         with enough_memory(preview([str(one.path) for one in self.sources])):
-            read = self._roles(wanted, weak=Annotations._weak)
+            read = self._roles(columns_wanted, weak=Annotations._weak)
             when = read.ids["order"]
             moments = ranks(as_numbers(when.data, when.what, dates))
             ids = (read.ids[role] for role in Annotations.spec.required)
@@ -359,22 +359,22 @@ class Log:
                 source = self._wide_source()
                 kind = check_kind(self._kind or "categorical")
                 wide = read_columns(source, list(dict.fromkeys(column_names(source))))
-                return verdict_frame(melted(wide, kind, self.asked, text=source.kind == "csv"), kind, self.asked)
+                return verdict_frame(melt(wide, kind, self.asked, text=source.kind == "csv"), kind, self.asked)
             kind = check_kind(self.kind)
             if document is not None:
-                named = {"worker": WELL_KNOWN["worker"][0]} if self._worker_from_file else {}
-                return verdicts_of(document, kind=kind, **self.asked, **named)
-            wanted = wanted_columns(self.names, kind, self.asked)
+                worker_column = {"worker": WELL_KNOWN["worker"][0]} if self._worker_from_file else {}
+                return verdicts_of(document, kind=kind, **self.asked, **worker_column)
+            columns_wanted = wanted_columns(self.names, kind, self.asked)
             if self._worker_from_file:
-                wanted.pop("worker", None)
-            found = find_columns(self.sources[0], wanted, weak=True)
-            extras = extra_columns(self.names, self.asked, found.values())
-            read = self._roles(spread({**wanted, **extras}), ["value"], raw=[*extras], weak=True)
+                columns_wanted.pop("worker", None)
+            matches = find_columns(self.sources[0], columns_wanted, weak=True)
+            extras = extra_columns(self.names, self.asked, matches.values())
+            read = self._roles(spread({**columns_wanted, **extras}), ["value"], raw=[*extras], weak=True)
             if read.guesses:
                 table: Any = table_of(kind)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", DataWarning)
-                    table._made(self._roles(spread(wanted), ["value"], weak=True))
+                    table._made(self._roles(spread(columns_wanted), ["value"], weak=True))
             return verdict_frame(read, kind, self.asked)
 
     def gold(self) -> pa.Table | None:
@@ -394,12 +394,12 @@ class Log:
 
     def _sorted_out(self, table: type[Records]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Columns by role and settings of what was asked for; raise for what the kind does not have."""
-        known = (*table.spec.roles, *table.spec.settings)
+        accepted = (*table.spec.roles, *table.spec.settings)
         for name in self.asked:
-            if name not in known:
-                raise TypeError(_does_not_apply(name, table, known))
-        given = self._defaults | self.asked
-        settings = {name: given[name] for name in table.spec.settings if name in given}
+            if name not in accepted:
+                raise TypeError(_does_not_apply(name, table, accepted))
+        options = self._defaults | self.asked
+        settings = {name: options[name] for name in table.spec.settings if name in options}
         return {name: value for name, value in self.asked.items() if name not in table.spec.settings}, settings
 
     def _shown(self, made: Any) -> Any:
@@ -414,14 +414,14 @@ class Log:
     def _read_rows(self, table: type[Records], columns: dict[str, Any], settings: dict[str, Any]) -> Any:
         """Read a table of any kind from files with one answer per row."""
         names = column_names(self.sources[0])
-        needed = table._needed(names, columns)
+        roles_needed = table._needed(names, columns)
         for role in table.spec.if_there:
             there = one_known(names, role) if role not in columns else None
             columns |= {} if there is None else {role: there}
-        if table.spec.word == "sequences" and "start" in needed:
+        if table.spec.word == "sequences" and "start" in roles_needed:
             _reject_dates(self.sources[0], columns.get("start") or one_known(names, "start"))
-        wanted = spread({role: columns.get(role) for role in needed} | columns)
-        read = self._roles(wanted, table.spec.numbers, raw=table.spec.raw, weak=table._weak)
+        columns_wanted = spread({role: columns.get(role) for role in roles_needed} | columns)
+        read = self._roles(columns_wanted, table.spec.numbers, raw=table.spec.raw, weak=table._weak)
         return table._made(read, **settings)
 
     def _read_soft(self, names: list[str]) -> Annotations:
@@ -431,9 +431,11 @@ class Log:
                 raise ValueError(
                     f"{argument(name)} cannot be combined with probabilities, which have one column per class"
                 )
-        wanted = spread({"task": self.asked.get("task"), "worker": self.asked.get("worker")})
-        wanted |= {("probability", place): (f"probability of {name!r}", name) for place, name in enumerate(names)}
-        read = self._roles(wanted, ("probability",))
+        columns_wanted = spread({"task": self.asked.get("task"), "worker": self.asked.get("worker")})
+        columns_wanted |= {
+            ("probability", place): (f"probability of {name!r}", name) for place, name in enumerate(names)
+        }
+        read = self._roles(columns_wanted, ("probability",))
         columns = [data for data, _ in read.others["probability"]]
         parts = build_soft([read.ids["task"], read.ids["worker"]], columns, names, self.asked.get("abstain"))
         return Annotations(*parts, ordered=checked_order(self.asked.get("ordered", False), parts[3], given=True))
@@ -446,17 +448,17 @@ class Log:
         source, show = self._wide_source(), self._show
         names = column_names(source)
         task, workers = wide_columns(names, self.asked, show)
-        wanted = [*([] if task is None else [task]), *workers]
+        columns_wanted = [*([] if task is None else [task]), *workers]
         settings = {name: self.asked[name] for name in _WIDE if name in self.asked}
         ordered = settings.pop("ordered", False)
-        parts = build_dense(read_columns(source, wanted), task=task, chosen="worker" in self.asked, **settings)
+        parts = build_dense(read_columns(source, columns_wanted), task=task, chosen="worker" in self.asked, **settings)
         wide = Annotations(*parts, ordered=checked_order(ordered, parts[3], given="classes" in settings))
         if show is None:
             return wide
         # By the same reading as the labels, so that ids have the same type.
         columns = [show] if task is None else list(dict.fromkeys((task, show)))
-        shown: Annotations = shown_in_frame(read_columns(source, columns), wide, task, show)
-        return shown
+        records: Annotations = shown_in_frame(read_columns(source, columns), wide, task, show)
+        return records
 
     def _wide_source(self) -> Source:
         """The file of a wide table."""
@@ -479,16 +481,16 @@ class Log:
         if self._kind is not None:
             found = found.as_kind(question, self._kind, sep=self.asked.get("sep"))
         table = Records._kinds.get(found.questions[question])
-        taken = () if table is None else table.spec.settings
-        named = [name for name in self.asked if name not in (*taken, "label")]
-        if named:
+        accepted = () if table is None else table.spec.settings
+        extra = [name for name in self.asked if name not in (*accepted, "label")]
+        if extra:
             raise ValueError(
-                f"{argument(named[0])} names a column, and {found.name} is an export, whose fields have their "
+                f"{argument(extra[0])} names a column, and {found.name} is an export, whose fields have their "
                 "places; if it is "
                 f"a table after all, read it with {argument('format', 'csv')}, 'parquet' or 'json'"
             )
-        given = self._defaults | self.asked
-        settings = {name: given[name] for name in taken if name in given}
+        options = self._defaults | self.asked
+        settings = {name: options[name] for name in accepted if name in options}
         return found.table(question, predictions=self._predictions, show=self._show, **settings)
 
 

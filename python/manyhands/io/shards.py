@@ -31,11 +31,11 @@ _NUMBERS = ("weight", "confidence")
 
 def _sorted_out(asked: Mapping[str, Any]) -> tuple[dict[str, str | None], Rules]:
     """Columns by role, and how rows become a table, of what `Annotations.from_frame` is passed."""
-    known = (*_ROLES, *_NUMBERS, "repeats", "missing", "classes", "abstain")
+    accepted = (*_ROLES, *_NUMBERS, "repeats", "missing", "classes", "abstain")
     for name in asked:
-        if name not in known:
+        if name not in accepted:
             raise TypeError(
-                f"{argument(name)} means nothing to a log of classes out of core, which takes {', '.join(known)}"
+                f"{argument(name)} means nothing to a log of classes out of core, which takes {', '.join(accepted)}"
             )
     columns: dict[str, str | None] = {role: asked.get(role) for role in _ROLES}
     columns |= {role: asked[role] for role in _NUMBERS if asked.get(role) is not None}
@@ -66,8 +66,8 @@ def encode_files(
 ) -> Annotations:
     """Write the log of some files to shards, unless that was done before; columns and rules are `asked` for."""
     columns, rules = _sorted_out(asked)
-    found = [find_columns(one, columns) for one in sources]
-    source = _fingerprint(sources, found, rules, labels_as_text)
+    columns_by_source = [find_columns(one, columns) for one in sources]
+    source = _fingerprint(sources, columns_by_source, rules, labels_as_text)
     there = _encoded_before(directory, source, sources)
     if there is None:
         with Claim(directory, wait=True) as claim:
@@ -75,7 +75,7 @@ def encode_files(
             there = _encoded_before(directory, source, sources)
             if there is None:
                 encoder = Encoder(claim, rules, memory=memory_of(memory))
-                there = encoder.run(_batches_of(sources, found, labels_as_text), source)
+                there = encoder.run(_batches_of(sources, columns_by_source, labels_as_text), source)
     return Annotations.from_shards(Sharded(there))
 
 
@@ -105,11 +105,13 @@ def encode_batches(
 
     def taken() -> Iterator[Batch]:
         for frame in batches:
-            found = take_columns(frame, **columns)
-            ids = (Column(found[role][1], f"{role} column {found[role][0]!r}") for role in _ROLES)
+            columns_found = take_columns(frame, **columns)
+            ids = (Column(columns_found[role][1], f"{role} column {columns_found[role][0]!r}") for role in _ROLES)
             tasks, workers, labels = ids
-            given = None if number is None else (found[number][1], f"{number} column {found[number][0]!r}")
-            yield Batch(tasks, workers, labels, given)
+            number_column = (
+                None if number is None else (columns_found[number][1], f"{number} column {columns_found[number][0]!r}")
+            )
+            yield Batch(tasks, workers, labels, number_column)
 
     with Claim(directory) as claim:
         encoder = Encoder(claim, rules, memory=memory_of(memory))
@@ -145,10 +147,12 @@ def _batches_of(sources: list[Source], found: list[dict[str, str]], labels_as_te
                 if labels_as_text and role == "label":
                     goal, parse = "large_string", False
                 what = f"{role} column {found[0][role]!r}"
-                columns[role] = Column(_cast(data, goal), what, parse_integers=parse, sound=True)
+                columns[role] = Column(_cast_column(data, goal), what, parse_integers=parse, sound=True)
             number = next((role for role in _NUMBERS if role in names), None)
-            given = None if number is None else (batch.column(names[number]), f"{number} column {names[number]!r}")
-            yield Batch(columns["task"], columns["worker"], columns["label"], given)
+            number_column = (
+                None if number is None else (batch.column(names[number]), f"{number} column {names[number]!r}")
+            )
+            yield Batch(columns["task"], columns["worker"], columns["label"], number_column)
 
 
 def _types(source: Source, names: Mapping[str, str]) -> dict[str, Any]:
@@ -177,11 +181,11 @@ def _common(role: str, kinds: list[Any], sources: list[Source]) -> tuple[Any, bo
         return "large_string", True
     if all(numbers):
         return ("double" if any(map(types.is_floating, plain)) else "int64"), parse
-    shown = ", ".join(f"{kind} in {one}" for kind, one in zip(kinds, sources, strict=True))
-    raise TypeError(f"the {role} column has types that do not go together: {shown}; convert one")
+    listing = ", ".join(f"{kind} in {one}" for kind, one in zip(kinds, sources, strict=True))
+    raise TypeError(f"the {role} column has types that do not go together: {listing}; convert one")
 
 
-def _cast(data: pa.Array, goal: Any) -> pa.Array:
+def _cast_column(data: pa.Array, goal: Any) -> pa.Array:
     import pyarrow as pa
 
     if goal is None:

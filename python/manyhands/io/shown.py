@@ -59,8 +59,8 @@ def check_shows(kind: type[Records]) -> str:
 def shown_in_files(sources: Sequence[Source], made: Any, task: Chosen, column: str) -> Any:
     """Return a table that shows a column of its files."""
     role = check_shows(type(made))
-    wanted = spread({role: task, COLUMN: column})
-    return _showing(made, read_roles(list(sources), wanted, numbers=(), raw=(COLUMN,), weak=True), role, column)
+    columns_wanted = spread({role: task, COLUMN: column})
+    return _showing(made, read_roles(list(sources), columns_wanted, numbers=(), raw=(COLUMN,), weak=True), role, column)
 
 
 def shown_in_frame(frame: Any, made: Any, task: Chosen, column: str) -> Any:
@@ -98,10 +98,10 @@ def _showing(made: Any, columns: Columns, role: str, column: str) -> Any:
         raise ValueError(
             f"column {column!r} differs within task {task!r} ({preview(two)}); show a column with one value per task"
         )
-    return made._showing(_aligned(made._tasks, names, distinct.dictionary.take(arrow.from_numpy(lowest))))
+    return made._showing(_align_texts(made._tasks, names, distinct.dictionary.take(arrow.from_numpy(lowest))))
 
 
-def _aligned(wanted: Names, names: Names, texts: pa.Array) -> pa.Array:
+def _align_texts(wanted: Names, names: Names, texts: pa.Array) -> pa.Array:
     """Texts in the order of other names; null for names that have none."""
     import pyarrow as pa
 
@@ -116,17 +116,19 @@ def chosen_field(items: Mapping[Any, Mapping[str, Any]], asked: str, name: str) 
         raise ValueError(f"{name} holds nothing that its tasks show; leave {argument('show')} out")
     field = asked
     if asked == AUTO and AUTO not in fields:
-        known = {one.lower(): one for one in fields}
-        found = [known[one] for one in _FIELDS if one in known] or (fields if len(fields) == 1 else [])
-        if not found:
+        names_by_lower = {one.lower(): one for one in fields}
+        candidates = [names_by_lower[one] for one in _FIELDS if one in names_by_lower] or (
+            fields if len(fields) == 1 else []
+        )
+        if not candidates:
             raise ValueError(
                 f"{name} has several fields to show: choose one with {argument('show')}; they are {preview(fields, 20)}"
             )
-        field = found[0]
+        field = candidates[0]
     if field not in fields:
         raise ValueError(f"{name} has no field {asked!r} to show; it has {preview(fields, 20)}")
-    given = {task: item.get(field) for task, item in items.items()}
-    return {task: value if isinstance(value, str) else str(value) for task, value in given.items() if value is not None}
+    texts = {task: item.get(field) for task, item in items.items()}
+    return {task: value if isinstance(value, str) else str(value) for task, value in texts.items() if value is not None}
 
 
 def with_shown(frame: pa.Table, votes: Any, longest: int | None = None) -> pa.Table:
@@ -147,7 +149,7 @@ def with_shown(frame: pa.Table, votes: Any, longest: int | None = None) -> pa.Ta
         return frame
     import pyarrow as pa
 
-    shown = [texts.get(task) for task in frame.column(place).to_pylist()]
+    texts_shown = [texts.get(task) for task in frame.column(place).to_pylist()]
     if longest is not None:
-        shown = [one if one is None or len(one) <= longest else f"{one[:longest]}…" for one in shown]
-    return frame.add_column(place + 1, COLUMN, pa.array(shown, pa.string()))
+        texts_shown = [one if one is None or len(one) <= longest else f"{one[:longest]}…" for one in texts_shown]
+    return frame.add_column(place + 1, COLUMN, pa.array(texts_shown, pa.string()))

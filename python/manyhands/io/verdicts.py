@@ -73,28 +73,28 @@ def verdicts_of(frame: Any, *, kind: str | None = None, layout: str = "long", **
     if layout == "wide":
         kind = check_kind(kind or "categorical")
         wide = arrow.table({name: as_column(values_of(frame[name])) for name in names})
-        return verdict_frame(melted(wide, kind, asked), kind, asked)
+        return verdict_frame(melt(wide, kind, asked), kind, asked)
     kind = check_kind(kind if kind is not None else kind_by_columns(names, [*asked]))
-    wanted = wanted_columns(names, kind, asked)
-    found = match_columns(names, wanted, weak=True)
-    extras = extra_columns(names, asked, found.values())
-    return verdict_frame(columns_of(frame, {**found, **extras}, ("value", *extras), weak=True), kind, asked)
+    roles_wanted = wanted_columns(names, kind, asked)
+    matches = match_columns(names, roles_wanted, weak=True)
+    extras = extra_columns(names, asked, matches.values())
+    return verdict_frame(columns_of(frame, {**matches, **extras}, ("value", *extras), weak=True), kind, asked)
 
 
 def wanted_columns(names: Sequence[str], kind: str, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns of task, judge and verdict by role: those that were named, and None for well-known names."""
     table = Records._kinds[kind]
-    named = with_answer(table, names, {role: name for role, name in asked.items() if role not in NAMES})
+    roles_named = with_answer(table, names, {role: name for role, name in asked.items() if role not in NAMES})
     if kind != "pairwise":
-        return {role: named.get(role) for role in table.spec.required}
-    wanted = {role: named.get(role) for role in table.spec.required}
+        return {role: roles_named.get(role) for role in table.spec.required}
+    columns_wanted = {role: roles_named.get(role) for role in table.spec.required}
     for role in ("worker", "task"):
-        chosen = named.get(role) or one_known(names, role)
-        if chosen is None and role == "task":
-            chosen = named.get("context") or one_known(names, "context")
-        if chosen is not None:
-            wanted[role] = chosen
-    return wanted
+        column = roles_named.get(role) or one_known(names, role)
+        if column is None and role == "task":
+            column = roles_named.get("context") or one_known(names, "context")
+        if column is not None:
+            columns_wanted[role] = column
+    return columns_wanted
 
 
 def wide_columns(
@@ -105,9 +105,9 @@ def wide_columns(
     if twice is not None:
         raise ValueError(f"several columns are called {twice!r}; each worker needs a column of its own")
     task = asked.get("task") or next(iter(known_among(names, (*WELL_KNOWN["task"], "id"))), None)
-    chosen = asked.get("worker")
-    chosen = [chosen] if isinstance(chosen, str) else chosen
-    workers = [name for name in names if name not in (task, show)] if chosen is None else [*chosen]
+    worker_columns = asked.get("worker")
+    worker_columns = [worker_columns] if isinstance(worker_columns, str) else worker_columns
+    workers = [name for name in names if name not in (task, show)] if worker_columns is None else [*worker_columns]
     for name in [one for one in (task, *workers, show) if one is not None]:
         if name not in names:
             role = "task" if name == task else "shown" if name == show else "worker"
@@ -115,7 +115,7 @@ def wide_columns(
     return task, workers
 
 
-def melted(wide: pa.Table, kind: str, asked: Mapping[str, Any], *, text: bool = False) -> Columns:
+def melt(wide: pa.Table, kind: str, asked: Mapping[str, Any], *, text: bool = False) -> Columns:
     """Return a table with a task per row and a judge per column as columns with a verdict per row.
 
     Parameters
@@ -133,7 +133,7 @@ def melted(wide: pa.Table, kind: str, asked: Mapping[str, Any], *, text: bool = 
     if not workers:
         raise ValueError(f"no column of a worker among {preview(wide.column_names, 20)}; name them with worker=")
     tasks = list(range(wide.num_rows)) if task is None else wide.column(task).to_pylist()
-    said = [value for worker in workers for value in wide.column(worker).to_pylist()]
+    values = [value for worker in workers for value in wide.column(worker).to_pylist()]
     whose = [worker for worker in workers for _ in tasks]
     columns = Columns(
         ids={
@@ -142,9 +142,9 @@ def melted(wide: pa.Table, kind: str, asked: Mapping[str, Any], *, text: bool = 
         }
     )
     if kind == "numeric":
-        columns.others["value"] = [(said, "a column of verdicts")]
+        columns.others["value"] = [(values, "a column of verdicts")]
     else:
-        columns.ids["label"] = Column(said, "a column of verdicts", parse_integers=text)
+        columns.ids["label"] = Column(values, "a column of verdicts", parse_integers=text)
     for role, name in extra_columns(wide.column_names, asked, [*workers, *([] if task is None else [task])]).items():
         columns.others[role] = [(wide.column(name).to_pylist() * len(workers), f"{role} column {name!r}")]
     return columns
@@ -162,22 +162,22 @@ def extra_columns(names: Sequence[str], asked: Mapping[str, Any], used: Iterable
     used
         Columns that are the task, the judge or the verdict.
     """
-    found: dict[str, str] = {}
-    taken = {*used, *(name for role, name in asked.items() if role in NAMES)}
+    columns: dict[str, str] = {}
+    names_used = {*used, *(name for role, name in asked.items() if role in NAMES)}
     for role in ROLES:
         if role in asked:
             if asked[role] not in names:
                 raise MissingColumnError(
                     f"no {role} column {asked[role]!r}; the columns are {preview([*names], 20)}", role
                 )
-            found[role] = asked[role]
+            columns[role] = asked[role]
             continue
-        free = [name for name in names if name not in taken]
-        known = next((one for name in NAMES[role] for one in known_among(free, [name])), None)
-        if known is not None:
-            found[role] = known
-            taken.add(known)
-    return found
+        free = [name for name in names if name not in names_used]
+        match = next((one for name in NAMES[role] for one in known_among(free, [name])), None)
+        if match is not None:
+            columns[role] = match
+            names_used.add(match)
+    return columns
 
 
 def verdict_frame(columns: Columns, kind: str, settings: Mapping[str, Any]) -> pa.Table:
@@ -203,7 +203,7 @@ def verdict_frame(columns: Columns, kind: str, settings: Mapping[str, Any]) -> p
         data, what = columns.others["value"][0]
         frame["value"], failed = _scores(data, what)
     elif kind == "pairwise":
-        compared = _compared(ids, settings.get("winners"))
+        compared = _comparison_columns(ids, settings.get("winners"))
         failed = arrow.to_numpy(compared["winner"].is_null())
         frame = {"task": _pairs(compared), "worker": as_column([UNKNOWN] * n_rows)} | frame | compared
     else:
@@ -221,11 +221,11 @@ def verdict_frame(columns: Columns, kind: str, settings: Mapping[str, Any]) -> p
         if len(lacking):
             raise ValueError(f"{ids[role].what} is missing in {len(lacking):,} rows, first at row {int(lacking[0]):,}")
     if failed.any():
-        stated = values_of(columns.others["failure"][0][0]) if "failure" in columns.others else [None] * n_rows
+        failures = values_of(columns.others["failure"][0][0]) if "failure" in columns.others else [None] * n_rows
         frame["failure"] = as_column(
             [
-                None if not gone else str(said) if said not in (None, "", False) else why or _MISSING
-                for gone, said, why in zip(failed.tolist(), stated, reasons, strict=True)
+                None if not is_failed else str(failure) if failure not in (None, "", False) else why or _MISSING
+                for is_failed, failure, why in zip(failed.tolist(), failures, reasons, strict=True)
             ]
         )
     return arrow.table(frame)
@@ -271,8 +271,8 @@ def _without(labels: pa.Array, abstain: Any) -> tuple[pa.Array, npt.NDArray[np.b
     if abstain is None:
         return labels, np.zeros(len(labels), np.bool_)
     words = {str(word) for word in ([abstain] if isinstance(abstain, str | int) else abstain)}
-    said = pa.array([value is not None and str(value) in words for value in labels.to_pylist()])
-    return pc.if_else(said, pa.scalar(None, labels.type), labels), arrow.to_numpy(said)
+    is_word = pa.array([value is not None and str(value) in words for value in labels.to_pylist()])
+    return pc.if_else(is_word, pa.scalar(None, labels.type), labels), arrow.to_numpy(is_word)
 
 
 def _scores(data: Any, what: str) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
@@ -307,7 +307,7 @@ def _is_number(value: Any) -> bool:
     return True
 
 
-def _compared(ids: Mapping[str, Column], winners: Mapping[Any, str] | None) -> dict[str, Any]:
+def _comparison_columns(ids: Mapping[str, Column], winners: Mapping[Any, str] | None) -> dict[str, Any]:
     """The two sides, and the winner as the id of one of them or ``"tie"``."""
     import pyarrow as pa
 
@@ -319,14 +319,14 @@ def _compared(ids: Mapping[str, Column], winners: Mapping[Any, str] | None) -> d
         ids[role].parse_integers = at[role].parse_integers
     sides = {role: _spelt_out(ids[role]) for role in ("left", "right")}
     left, right = (sides[role].to_pylist() for role in ("left", "right"))
-    said: list[Any] = [None] * len(left)
+    winner_names: list[Any] = [None] * len(left)
     for row, outcome in zip(there.tolist(), result.tolist(), strict=True):
-        said[row] = (left[row], right[row], "tie")[outcome]
-    mixed = not pa.types.is_large_string(sides["left"].type) and "tie" in said
+        winner_names[row] = (left[row], right[row], "tie")[outcome]
+    mixed = not pa.types.is_large_string(sides["left"].type) and "tie" in winner_names
     if mixed:
         sides = {role: side.cast(pa.large_string()) for role, side in sides.items()}
-        said = [None if value is None else str(value) for value in said]
-    return {**sides, "winner": as_column(said)}
+        winner_names = [None if value is None else str(value) for value in winner_names]
+    return {**sides, "winner": as_column(winner_names)}
 
 
 def _pairs(compared: Mapping[str, Any]) -> Any:

@@ -95,7 +95,7 @@ def told_by(known: Array, joint: Array) -> Array:
     targets = np.ascontiguousarray(answers / np.where(mass > 0, mass, 1.0)[:, None])
     shares = _core.simplex_lstsq(np.ascontiguousarray(known.T), targets)
     weighted = (shares * mass[:, None]).reshape(n, k, k)
-    return normalised(weighted.swapaxes(1, 2))
+    return normalize_rows(weighted.swapaxes(1, 2))
 
 
 def told_by_all(blocks: Blocks, confusion: Array, solved: npt.NDArray[np.bool_]) -> Array:
@@ -117,11 +117,11 @@ def told_by_all(blocks: Blocks, confusion: Array, solved: npt.NDArray[np.bool_])
             shares = _core.simplex_lstsq(root.T.copy(), np.linalg.solve(root, pull[label])[None])
             out[worker, :, label] = shares[0] * mass[:, label].sum()
         out[worker, :, mass.sum(axis=0) == 0] = 0.0
-        out[worker] = normalised(out[worker])
+        out[worker] = normalize_rows(out[worker])
     return out
 
 
-def normalised(rows: Array) -> Array:
+def normalize_rows(rows: Array) -> Array:
     """Rows that sum to one; a row without mass becomes even."""
     rows = np.maximum(rows, 0.0)
     total = rows.sum(axis=-1, keepdims=True)
@@ -132,7 +132,7 @@ def normalised(rows: Array) -> Array:
 def drawn_towards(centre: Array, confusion: Array, labels: Array, shrink: float) -> Array:
     """Confusion matrices drawn towards `centre` by `shrink` labels a row, where there are `labels` (M, K) behind it."""
     share = (shrink / (labels + shrink) if shrink else np.zeros_like(labels))[..., None]
-    return normalised((1.0 - share) * confusion + share * centre)
+    return normalize_rows((1.0 - share) * confusion + share * centre)
 
 
 def prior_told_by(confusion: Array, answers: Array) -> Array:
@@ -142,7 +142,7 @@ def prior_told_by(confusion: Array, answers: Array) -> Array:
     return np.asarray(_core.simplex_lstsq(np.ascontiguousarray(design), answers.reshape(1, -1))[0])
 
 
-def named(prior: Array, confusion: Array, weights: Array) -> tuple[Array, Array, tuple[str, ...]]:
+def match_classes(prior: Array, confusion: Array, weights: Array) -> tuple[Array, Array, tuple[str, ...]]:
     """Give factors the names of classes: the assignment under which answers and classes go together best.
 
     Factors come in any order. The crowd, each worker counted with its weight, is assumed to be better than chance on

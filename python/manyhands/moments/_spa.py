@@ -7,7 +7,15 @@ import numpy.typing as npt
 
 from manyhands import _core
 from manyhands._base.estimator import Array
-from manyhands.moments._factors import Blocks, Factors, named, normalised, prior_told_by, told_by, told_by_all
+from manyhands.moments._factors import (
+    Blocks,
+    Factors,
+    match_classes,
+    normalize_rows,
+    prior_told_by,
+    told_by,
+    told_by_all,
+)
 from manyhands.moments.statistics import Moments
 
 #: Workers whose answers are searched for vertices, and of these, whose vertices are carried to the whole crowd.
@@ -39,37 +47,37 @@ def multi_spa(moments: Moments, refine: int = 10) -> Factors:
     for _ in range(refine):
         confusion = told_by_all(blocks, confusion, solved)
     if refine:
-        prior = prior_told_by(confusion[solved], normalised(moments.first[solved]))
+        prior = prior_told_by(confusion[solved], normalize_rows(moments.first[solved]))
     n_groups = int((sizes > 1).sum())
     remarks = (f"The workers fall into {n_groups} groups that share no tasks, each solved alone.",) * (n_groups > 1)
-    return Factors(normalised(prior), confusion, solved, np.zeros(0), remarks=remarks)
+    return Factors(normalize_rows(prior), confusion, solved, np.zeros(0), remarks=remarks)
 
 
 def _solve(moments: Moments, blocks: Blocks, members: npt.NDArray[np.intp]) -> tuple[Array, Array]:
     """Prior and confusion matrices of one component: the best of several references."""
-    answers = normalised(moments.first[members])
+    answers = normalize_rows(moments.first[members])
     compared = _best_supported(moments, members)
-    found: list[tuple[float, Array, Array]] = []
+    candidates: list[tuple[float, Array, Array]] = []
     for reference, vertices in _references(blocks, members):
         confusion = _carry(blocks, members, reference, vertices)
         prior = prior_told_by(confusion, answers)
-        found.append((_misfit(*compared, prior, confusion), prior, confusion))
-    _, prior, confusion = min(found, key=lambda candidate: candidate[0])
-    prior, confusion, _ = named(prior, confusion, moments.first[members].sum(axis=1))
+        candidates.append((_misfit(*compared, prior, confusion), prior, confusion))
+    _, prior, confusion = min(candidates, key=lambda candidate: candidate[0])
+    prior, confusion, _ = match_classes(prior, confusion, moments.first[members].sum(axis=1))
     return prior, confusion
 
 
 def _references(blocks: Blocks, members: npt.NDArray[np.intp]) -> list[tuple[int, Array]]:
     """Workers beside whom the others' answers spread out most, and the vertices (K, K) of that spread."""
     by_support = members[np.argsort(-blocks.support[members], kind="stable")][:_SEARCHED]
-    found = []
+    candidates = []
     for worker in by_support.tolist():
         vertices, count = _vertices(blocks.of(worker))
         # The least singular value is what the answers tell apart; so much of it may be noise.
         spread = np.linalg.svd(vertices, compute_uv=False)[-1] - 1.0 / np.sqrt(max(count, 1.0))
-        found.append((spread, worker, vertices))
-    found.sort(key=lambda candidate: -candidate[0])
-    return [(worker, vertices) for _, worker, vertices in found[:_TRIED]]
+        candidates.append((spread, worker, vertices))
+    candidates.sort(key=lambda candidate: -candidate[0])
+    return [(worker, vertices) for _, worker, vertices in candidates[:_TRIED]]
 
 
 def _vertices(joint: Array) -> tuple[Array, float]:
@@ -80,12 +88,12 @@ def _vertices(joint: Array) -> tuple[Array, float]:
     k = joint.shape[1]
     columns = joint.swapaxes(1, 2).reshape(-1, k)
     count = columns.sum(axis=1)
-    kept = np.flatnonzero(count > _LEAST_COUNT * count.mean())
-    points = columns[kept] / count[kept, None]
-    picks, _ = _core.spa(np.ascontiguousarray(points), min(k, len(kept)))
+    frequent = np.flatnonzero(count > _LEAST_COUNT * count.mean())
+    points = columns[frequent] / count[frequent, None]
+    picks, _ = _core.spa(np.ascontiguousarray(points), min(k, len(frequent)))
     vertices = np.full((k, k), 1.0 / k)
     vertices[: len(picks)] = points[picks]
-    return normalised(vertices), float(count[kept][picks].min())
+    return normalize_rows(vertices), float(count[frequent][picks].min())
 
 
 def _carry(blocks: Blocks, members: npt.NDArray[np.intp], reference: int, vertices: Array) -> Array:
@@ -100,12 +108,12 @@ def _carry(blocks: Blocks, members: npt.NDArray[np.intp], reference: int, vertic
     while frontier:
         best: dict[int, tuple[float, Array]] = {}
         for parent in frontier:
-            known = confusion[place[parent]]
-            worth = np.linalg.svd(known, compute_uv=False)[-1] ** 2
+            parent_confusion = confusion[place[parent]]
+            worth = np.linalg.svd(parent_confusion, compute_uv=False)[-1] ** 2
             joint = blocks.of(parent)
-            told = told_by(known, joint)
+            estimate = told_by(parent_confusion, joint)
             for child, matrix, overlap in zip(
-                blocks.partners(parent).tolist(), told, joint.sum(axis=(1, 2)).tolist(), strict=True
+                blocks.partners(parent).tolist(), estimate, joint.sum(axis=(1, 2)).tolist(), strict=True
             ):
                 trust = worth * overlap
                 if not solved[place[child]] and (child not in best or trust > best[child][0]):
@@ -122,8 +130,8 @@ def _best_supported(moments: Moments, members: npt.NDArray[np.intp]) -> tuple[np
     place[members] = np.arange(len(members))
     ends = place[moments.pairs.astype(np.intp)]
     inside = np.flatnonzero(ends[:, 0] >= 0)
-    chosen = inside[np.argsort(-moments.pair_overlap[inside], kind="stable")[:_COMPARED]]
-    return ends[chosen], moments.pair_joint[chosen]
+    nearest = inside[np.argsort(-moments.pair_overlap[inside], kind="stable")[:_COMPARED]]
+    return ends[nearest], moments.pair_joint[nearest]
 
 
 def _misfit(ends: npt.NDArray[np.intp], joint: Array, prior: Array, confusion: Array) -> float:

@@ -136,8 +136,8 @@ def diagnose(votes: Any, *, min_overlap: float = 1.0, max_partners: int = 64, ma
     degrees = np.bincount(moments.pairs.ravel(), minlength=votes.n_workers)
     n_classes = int((moments.first.sum(axis=0) > 0).sum())
     alone, groups = _spectra(votes, moments)
-    told = max(alone, groups, key=_tells)
-    found = Diagnosis(
+    best_pairs = max(alone, groups, key=_tells)
+    diagnosis = Diagnosis(
         n_workers=votes.n_workers,
         n_classes=n_classes,
         components=tuple(sorted(sizes.tolist(), reverse=True)),
@@ -145,14 +145,16 @@ def diagnose(votes: Any, *, min_overlap: float = 1.0, max_partners: int = 64, ma
         overlap=_range(moments.pair_overlap),
         partners=_range(degrees),
         n_triples=len(triples),
-        singular_values=told.values[:n_classes],
-        noise=told.noise,
-        rank=min(told.rank, n_classes),
+        singular_values=best_pairs.values[:n_classes],
+        noise=best_pairs.noise,
+        rank=min(best_pairs.rank, n_classes),
         group_rank=min(groups.rank, n_classes),
         purity=_purity(votes, moments)[moments.first.sum(axis=0) > 0],
     )
-    found.methods.update(_applicable(found, votes, bool(_core.rank_one_graph(votes.n_workers, moments.pairs)[1].any())))
-    return found
+    diagnosis.methods.update(
+        _applicable(diagnosis, votes, bool(_core.rank_one_graph(votes.n_workers, moments.pairs)[1].any()))
+    )
+    return diagnosis
 
 
 def _three(numbers: tuple[float, float, float]) -> str:
@@ -206,9 +208,9 @@ def _purity(votes: Annotations, moments: Moments) -> Array:
         # What the start doubts is for the caller to see where the method is used.
         warnings.simplefilter("ignore", IdentifiabilityWarning)
         model = DawidSkene(init="multispa", max_iter=_EM_PASSES, tol=0.0).fit(votes)
-    given = model.prior_[:, None] * model.confusion_
-    total = given.sum(axis=1, keepdims=True)
-    share = np.divide(given, total, out=np.zeros_like(given), where=total > 0)
+    joint = model.prior_[:, None] * model.confusion_
+    total = joint.sum(axis=1, keepdims=True)
+    share = np.divide(joint, total, out=np.zeros_like(joint), where=total > 0)
     answers = moments.first[:, None, :]
     share = share - np.sqrt(share * (1 - share) / np.maximum(answers, 1))
     return np.asarray(np.where(answers >= _LEAST_ANSWERS, share, 0.0).max(axis=(0, 2)))
@@ -221,14 +223,14 @@ def _applicable(found: Diagnosis, votes: Annotations, odd_cycle: bool) -> dict[s
     k, short = found.n_classes, found.rank < found.n_classes
     several = sum(size > 1 for size in found.components) > 1
     apart = "; groups are solved one by one" if several else ""
-    told = f"pairs distinguish {found.rank} of {k} classes"
+    finding = f"pairs distinguish {found.rank} of {k} classes"
     if not found.n_pairs:
         reason = "no two workers share enough tasks"
         pairs, triples, one_coin = (False, reason), (False, reason), (False, reason)
     else:
-        pairs = (not short, told + apart)
+        pairs = (not short, finding + apart)
         few = "no three workers share tasks"
-        triples = (found.n_triples > 0 and not short, told + apart if found.n_triples else few)
+        triples = (found.n_triples > 0 and not short, finding + apart if found.n_triples else few)
         circle = "agreement fixes every skill" if odd_cycle else "workers form two sides: skills known up to a factor"
         one_coin = (odd_cycle, circle + apart)
     all_there = bool(found.specialists.all())

@@ -18,7 +18,15 @@ from manyhands._base.progress import Callback
 from manyhands.categorical._passes import judged_by, posterior_under
 from manyhands.categorical.base import Aggregator, ClassFit
 from manyhands.categorical.table import Annotations
-from manyhands.moments._factors import Blocks, Factors, drawn_towards, named, normalised, of_classes, with_unsaid
+from manyhands.moments._factors import (
+    Blocks,
+    Factors,
+    drawn_towards,
+    match_classes,
+    normalize_rows,
+    of_classes,
+    with_unsaid,
+)
 from manyhands.moments._spa import multi_spa
 from manyhands.moments.statistics import Moments, compute
 
@@ -67,12 +75,14 @@ class MomentAggregator(Aggregator):
     def _factors(self, moments: Moments, progress: Callback | None) -> Factors:
         """Factors of any moments; where there is nothing to factorize, nobody is solved."""
         m, k = moments.n_workers, moments.n_classes
-        said = moments.first.sum(axis=0) > 0
-        if said.sum() > 1 and len(moments.pairs):
-            found = self._factorise(of_classes(moments, said), progress)
-            prior, confusion, doubts = named(found.prior, found.confusion, moments.first.sum(axis=1) * found.solved)
-            prior, confusion = with_unsaid(said, prior, confusion)
-            return replace(found, prior=prior, confusion=confusion, remarks=(*found.remarks, *doubts))
+        has_answers = moments.first.sum(axis=0) > 0
+        if has_answers.sum() > 1 and len(moments.pairs):
+            factors = self._factorise(of_classes(moments, has_answers), progress)
+            prior, confusion, doubts = match_classes(
+                factors.prior, factors.confusion, moments.first.sum(axis=1) * factors.solved
+            )
+            prior, confusion = with_unsaid(has_answers, prior, confusion)
+            return replace(factors, prior=prior, confusion=confusion, remarks=(*factors.remarks, *doubts))
         remarks = () if k == 1 else ("No two workers share a task: the majority decides.",)
         even = np.full((m, k, k), 1.0 / k)
         return Factors(np.full(k, 1.0 / k), even, np.zeros(m, bool), np.zeros(0), remarks=remarks)
@@ -89,8 +99,8 @@ class MomentAggregator(Aggregator):
             if factors.solved.any():
                 remarks.append(f"{lonely} of {votes.n_workers} workers share no tasks and are judged by the others.")
             pseudo = np.full((votes.n_classes, votes.n_classes), self.shrink / votes.n_classes)
-            judged = judged_by(votes.table, posterior, pseudo)
-            confusion = np.where(factors.solved[:, None, None], confusion, judged)
+            counts = judged_by(votes.table, posterior, pseudo)
+            confusion = np.where(factors.solved[:, None, None], confusion, counts)
             posterior = posterior_under(votes.table, prior, confusion)
         return ClassFit.of(
             posterior, confusion, prior, factors.history, factors.n_iter, factors.converged, remarks=tuple(remarks)
@@ -102,7 +112,7 @@ class MomentAggregator(Aggregator):
         weights = labels * factors.solved
         average = np.average(factors.confusion, axis=0, weights=weights) if weights.any() else np.full((k, k), 1.0 / k)
         # The average, in turn, leaves every answer possible.
-        average = normalised(average + 1e-3 / k)
+        average = normalize_rows(average + 1e-3 / k)
         return drawn_towards(average, factors.confusion, labels[:, None] * factors.prior, self.shrink)
 
     @staticmethod
@@ -235,18 +245,18 @@ class CoupledNMF(MomentAggregator):
     def _factorise(self, moments: Moments, progress: Callback | None) -> Factors:
         start = multi_spa(moments)
         overlap = moments.pair_overlap
-        found = _core.nmf_fit(
+        result = _core.nmf_fit(
             moments.pairs,
             moments.pair_joint,
             # Updates multiply: what starts at nothing would stay there.
-            normalised(start.prior + _NOT_NOTHING),
-            normalised(start.confusion + _NOT_NOTHING),
+            normalize_rows(start.prior + _NOT_NOTHING),
+            normalize_rows(start.confusion + _NOT_NOTHING),
             weights=overlap if self.weights == "overlap" else np.ones_like(overlap),
             max_iter=self.max_iter,
             tol=self.tol,
             progress=progress,
         )
-        return _improved(start, found)
+        return _best_factors(start, result)
 
 
 class CoupledCPD(MomentAggregator):
@@ -340,7 +350,7 @@ class CoupledCPD(MomentAggregator):
         order = Blocks(moments).order
         turn = np.argsort(order).astype(np.uint32)
         pairs = slice(None if self.second or not triples else 0)
-        found = _core.cpd_fit(
+        result = _core.cpd_fit(
             moments.n_workers,
             start.prior,
             start.confusion[order],
@@ -350,13 +360,13 @@ class CoupledCPD(MomentAggregator):
             pairs=turn[moments.pairs[pairs]],
             pair_values=moments.pair_frequencies[pairs],
             pair_weights=_even(moments.pair_overlap[pairs]),
-            first_values=normalised(moments.first[order]),
+            first_values=normalize_rows(moments.first[order]),
             first_weights=_even(moments.first[order].sum(axis=1)) * self.first,
             max_iter=self.max_iter,
             tol=self.tol,
             progress=progress,
         )
-        return _improved(start, found | {"confusion": found["confusion"][turn]})
+        return _best_factors(start, result | {"confusion": result["confusion"][turn]})
 
 
 def _even(weights: Array) -> Array:
@@ -364,7 +374,7 @@ def _even(weights: Array) -> Array:
     return weights / weights.mean() if len(weights) else weights
 
 
-def _improved(start: Factors, found: _core._Factorisation) -> Factors:
+def _best_factors(start: Factors, found: _core._Factorisation) -> Factors:
     return replace(
         start,
         prior=found["prior"],

@@ -58,9 +58,9 @@ class _OneCoin(_PairSkills):
         if k == 1:
             return certain(votes)
         pairs = self._agreement(votes)
-        found = self._solve(pairs, progress)
-        warn_unless_converged(found["converged"], self, "raise max_iter or tol")
-        skills, remarks = pairs.oriented(found["vector"])
+        factors = self._solve(pairs, progress)
+        warn_unless_converged(factors["converged"], self, "raise max_iter or tol")
+        skills, remarks = pairs.oriented(factors["vector"])
         accuracy = inside((1 + (k - 1) * skills) / k, pairs.labels, k)
         alone = pairs.degrees == 0
         even = np.full(k, 1.0 / k)
@@ -70,9 +70,9 @@ class _OneCoin(_PairSkills):
             posterior=posterior_under(votes.table, prior, confusion),
             confusion=confusion,
             prior=prior,
-            history=self._objective(found),
-            n_iter=found["n_iter"],
-            converged=found["converged"],
+            history=self._objective(factors),
+            n_iter=factors["n_iter"],
+            converged=factors["converged"],
             remarks=(*remarks, *more),
         )
 
@@ -392,7 +392,7 @@ class SpectralMetaLearner(_PairSkills):
         )
         covariance = np.einsum("pab,pa,pb->p", joint, *answers[pairs.T]) / overlap
         graph = Pairs.of(votes, pairs, overlap, covariance)
-        found = _core.rank_one_fit(
+        result = _core.rank_one_fit(
             votes.n_workers,
             pairs,
             covariance,
@@ -402,8 +402,8 @@ class SpectralMetaLearner(_PairSkills):
             tol=self.tol,
             progress=progress,
         )
-        warn_unless_converged(found["converged"], self, "raise max_iter or tol")
-        v, remarks = graph.oriented(found["vector"])
+        warn_unless_converged(result["converged"], self, "raise max_iter or tol")
+        v, remarks = graph.oriented(result["vector"])
         balance, more = self._balance(votes, pairs, v, answers)
         prior = np.array([1 - balance, 1 + balance]) / 2
         skill = v / np.sqrt(1 - balance**2)
@@ -415,9 +415,9 @@ class SpectralMetaLearner(_PairSkills):
             posterior=posterior_under(votes.table, prior, confusion),
             confusion=confusion,
             prior=prior,
-            history=found["history"],
-            n_iter=found["n_iter"],
-            converged=found["converged"],
+            history=result["history"],
+            n_iter=result["n_iter"],
+            converged=result["converged"],
             remarks=(*remarks, *more, *last),
         )
 
@@ -429,12 +429,12 @@ class SpectralMetaLearner(_PairSkills):
         most = 1 - 2 / (votes.n_tasks + 2)
         third = np.einsum("tabc,ta,tb,tc->t", joint, *answers[triples.T])  # times the overlap
         product = v[triples].prod(axis=1)
-        known = float(overlap @ product**2)
-        if known * _LARGEST_ERROR**2 > 1:
-            alpha = float(third @ product) / known
+        scale = float(overlap @ product**2)
+        if scale * _LARGEST_ERROR**2 > 1:
+            alpha = float(third @ product) / scale
             return float(np.clip(-alpha / np.sqrt(4 + alpha**2), -most, most)), ()
-        winners, tied = _core.winners(votes.table.vote_shares()[0])
-        majority = float(np.mean(np.where(tied, 0.0, 2.0 * winners - 1.0)))
+        winners, is_tied = _core.winners(votes.table.vote_shares()[0])
+        majority = float(np.mean(np.where(is_tied, 0.0, 2.0 * winners - 1.0)))
         return float(np.clip(majority, -most, most)), (
             "Triples of workers have too few tasks in common to estimate the class balance, which was taken from the "
             "majority vote.",

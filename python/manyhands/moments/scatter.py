@@ -79,12 +79,12 @@ def scattering(confusion: npt.ArrayLike, *, n_starts: int = 200, seed: int = 0) 
     reach = _reach(rows, directions)
     step = np.full(len(directions), 0.5)
     for _ in range(_STEPS):
-        tried = directions + step[:, None] * rng.normal(size=directions.shape) / np.sqrt(k)
-        tried -= tried.mean(axis=1, keepdims=True)
-        tried /= np.linalg.norm(tried, axis=1, keepdims=True)
-        further = _reach(rows, tried)
+        trial = directions + step[:, None] * rng.normal(size=directions.shape) / np.sqrt(k)
+        trial -= trial.mean(axis=1, keepdims=True)
+        trial /= np.linalg.norm(trial, axis=1, keepdims=True)
+        further = _reach(rows, trial)
         better = further > reach
-        directions[better], reach[better] = tried[better], further[better]
+        directions[better], reach[better] = trial[better], further[better]
         step = np.where(better, step, np.maximum(step * 0.8, _SHORTEST))
     longest = float(reach.max())
     return max(float(np.sqrt(1 / k + longest**2)), 1.0)

@@ -19,8 +19,8 @@ from manyhands.moments._factors import (
     Blocks,
     Factors,
     drawn_towards,
-    named,
-    normalised,
+    match_classes,
+    normalize_rows,
     prior_told_by,
     told_by,
     with_unsaid,
@@ -124,12 +124,12 @@ class SymmetricNMF(MomentAggregator):
         start = multi_spa(moments)
         k = moments.n_classes
         solved = np.flatnonzero(start.solved)
-        matrix, seen = _assemble(moments, solved)
+        matrix, has_block = _assemble(moments, solved)
         guess = (np.sqrt(start.prior)[:, None] * start.confusion[solved]).swapaxes(1, 2).reshape(-1, k)
-        matrix = np.where(seen, matrix, _impute(moments, solved, guess, self.gaps == "blocks"))
+        matrix = np.where(has_block, matrix, _impute(moments, solved, guess, self.gaps == "blocks"))
         basis = _leading(matrix, guess, steps=50)
         for _ in range(self.impute):
-            before, basis = basis, _leading(np.where(seen, matrix, basis @ basis.T), basis, steps=3)
+            before, basis = basis, _leading(np.where(has_block, matrix, basis @ basis.T), basis, steps=3)
             if np.abs(basis @ (basis.T @ before) - before @ (before.T @ before)).max() < _SETTLED:
                 break
         factor, history, converged = self._rotate(basis, guess, progress)
@@ -163,10 +163,10 @@ def _assemble(moments: Moments, workers: npt.NDArray[np.intp]) -> tuple[Array, n
     blocks = np.zeros((n, n, k, k))
     blocks[a, b] = moments.pair_frequencies
     blocks[b, a] = moments.pair_frequencies.swapaxes(1, 2)
-    seen = np.zeros((n, n), bool)
-    seen[a, b] = seen[b, a] = True
+    has_block = np.zeros((n, n), bool)
+    has_block[a, b] = has_block[b, a] = True
     matrix = blocks.swapaxes(1, 2).reshape(n * k, n * k)
-    return matrix, np.kron(seen, np.ones((k, k), bool)).astype(bool)
+    return matrix, np.kron(has_block, np.ones((k, k), bool)).astype(bool)
 
 
 def _impute(moments: Moments, workers: npt.NDArray[np.intp], guess: Array, all_gaps: bool) -> Array:
@@ -229,8 +229,8 @@ def _nearest_rotation(basis: Array, factor: Array) -> Array:
 
 def _read_off(factor: Array) -> tuple[Array, Array]:
     """Prior and confusion matrices from (workers, label, class) factors with the root of the prior in them."""
-    prior = normalised(np.square(factor.sum(axis=1).mean(axis=0)))
-    return prior, normalised(factor.swapaxes(1, 2))
+    prior = normalize_rows(np.square(factor.sum(axis=1).mean(axis=0)))
+    return prior, normalize_rows(factor.swapaxes(1, 2))
 
 
 class SpectralDS(Aggregator):
@@ -300,12 +300,12 @@ class SpectralDS(Aggregator):
         counts = votes.table.moments_first()
         fits = []
         for _ in range(self.groupings if votes.n_classes > 1 else 1):
-            found = self._decompose(votes, counts, rng)
-            if not isinstance(found, str):
-                prior, confusion, remarks = found
+            remark_text = self._decompose(votes, counts, rng)
+            if not isinstance(remark_text, str):
+                prior, confusion, remarks = remark_text
                 fits.append(self._em(votes, {"start": "", "prior": prior, "confusion": confusion}, remarks, progress))
         if not fits:
-            return self._em(votes, {"start": "majority"}, (str(found),), progress)
+            return self._em(votes, {"start": "majority"}, (str(remark_text),), progress)
         return max(fits, key=lambda fit: float(fit.history[-1]))
 
     def _em(
@@ -330,29 +330,33 @@ class SpectralDS(Aggregator):
         self, votes: Annotations, counts: Array, rng: np.random.Generator
     ) -> tuple[Array, Array, tuple[str, ...]] | str:
         """Prior, confusion matrices and remarks by one division into groups; or why there are none."""
-        labels, said = counts.sum(axis=1), counts.sum(axis=0) > 0
-        if said.sum() == 1:
-            return said.astype(np.float64), np.full((votes.n_workers, *2 * said.shape), 1.0 / len(said)), ()
+        labels, has_answers = counts.sum(axis=1), counts.sum(axis=0) > 0
+        if has_answers.sum() == 1:
+            return (
+                has_answers.astype(np.float64),
+                np.full((votes.n_workers, *2 * has_answers.shape), 1.0 / len(has_answers)),
+                (),
+            )
         groups = _three_groups(labels, rng)
         moments = votes.table.moments_groups(groups)
         if not moments["n_tasks"]:
             return "No task has labels from three groups of workers: EM started from the majority."
-        square, cube = np.ix_(range(3), said, said), np.ix_(said, said, said)
+        square, cube = np.ix_(range(3), has_answers, has_answers), np.ix_(has_answers, has_answers, has_answers)
         factors = _group_factors(moments["second"][square], moments["third"][cube], rng, self.restarts)
         if factors is None:
             return "The groups of workers tell fewer classes apart than there are: EM started from the majority."
         prior, matrices = factors
         cross, _ = votes.table.moments_cross(groups)
-        cross = cross[:, said][:, :, said]
+        cross = cross[:, has_answers][:, :, has_answers]
         confusion = np.empty_like(cross)
         for group in range(3):
             mine = np.flatnonzero(groups == group)
             # Rows: what the other group says, columns: the worker's own label.
             confusion[mine] = told_by(matrices[(group + 1) % 3], np.ascontiguousarray(cross[mine].swapaxes(1, 2)))
-        even = np.full(2 * (said.sum(),), 1.0 / said.sum())
+        even = np.full(2 * (has_answers.sum(),), 1.0 / has_answers.sum())
         confusion = drawn_towards(even, confusion, labels[:, None] * prior, self.shrink)
-        prior, confusion, doubts = named(prior, confusion, labels)
-        return *with_unsaid(said, prior, confusion), doubts
+        prior, confusion, doubts = match_classes(prior, confusion, labels)
+        return *with_unsaid(has_answers, prior, confusion), doubts
 
 
 def _three_groups(labels: Array, rng: np.random.Generator) -> npt.NDArray[np.uint8]:
@@ -381,10 +385,10 @@ def _group_factors(second: Array, third: Array, rng: np.random.Generator, restar
         square = left @ between[a, b] @ right.T
         cube = np.moveaxis(third, (a, b, c), (0, 1, 2))
         cube = np.einsum("ijl,xi,yj->xyl", cube, left, right)
-        found = _tensor_factors((square + square.T) / 2, _symmetric(cube), rng, restarts)
-        if found is None:
+        factors = _tensor_factors((square + square.T) / 2, _symmetric(cube), rng, restarts)
+        if factors is None:
             return None
-        matrices.append(normalised(found))
+        matrices.append(normalize_rows(factors))
     for c in (1, 2):
         # The prior times a permutation is what is left between two groups.
         left = np.linalg.pinv(matrices[0].T) @ between[0, c] @ np.linalg.pinv(matrices[c])
@@ -421,9 +425,9 @@ def _eigenpair(tensor: Array, rng: np.random.Generator, restarts: int) -> tuple[
     starts = rng.standard_normal((restarts, len(tensor)))
     vectors = starts / np.linalg.norm(starts, axis=1, keepdims=True)
     for _ in range(_POWER_STEPS):
-        moved = np.einsum("abc,rb,rc->ra", tensor, vectors, vectors, optimize=True)
-        size = np.linalg.norm(moved, axis=1, keepdims=True)
-        vectors = np.where(size > 0, moved / np.where(size > 0, size, 1.0), vectors)
+        images = np.einsum("abc,rb,rc->ra", tensor, vectors, vectors, optimize=True)
+        size = np.linalg.norm(images, axis=1, keepdims=True)
+        vectors = np.where(size > 0, images / np.where(size > 0, size, 1.0), vectors)
     values = np.einsum("abc,ra,rb,rc->r", tensor, vectors, vectors, vectors, optimize=True)
     best = int(values.argmax())
     return float(values[best]), vectors[best]

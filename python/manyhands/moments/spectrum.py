@@ -55,8 +55,8 @@ def spectrum(joint: Array, *, seed: int = 0) -> Spectrum:
     rng = np.random.default_rng(seed)
     noise = 0.0
     for _ in range(_DRAWS):
-        drawn = rng.multinomial(counts, chances.reshape(len(joint), k * k)).reshape(joint.shape)
-        noise = max(noise, float(_singular_values((drawn / counts[:, None, None] - chances) * scale)[0]))
+        sample = rng.multinomial(counts, chances.reshape(len(joint), k * k)).reshape(joint.shape)
+        noise = max(noise, float(_singular_values((sample / counts[:, None, None] - chances) * scale)[0]))
     return Spectrum(_singular_values(frequencies * scale), noise)
 
 

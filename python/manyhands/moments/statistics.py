@@ -155,8 +155,8 @@ class Moments:
 def _groups(given: Any, what: str, size: int, n_workers: int) -> Codes:
     """Groups of different workers, each ascending, sorted and each once; all there are for None."""
     if given is None:
-        found = np.indices((n_workers,) * size, np.uint32).reshape(size, -1).T
-        return np.ascontiguousarray(found[(np.diff(found.astype(np.int64), axis=1) > 0).all(axis=1)])
+        index_rows = np.indices((n_workers,) * size, np.uint32).reshape(size, -1).T
+        return np.ascontiguousarray(index_rows[(np.diff(index_rows.astype(np.int64), axis=1) > 0).all(axis=1)])
     groups = np.asarray(given)
     if groups.size == 0:
         return np.zeros((0, size), np.uint32)
@@ -225,14 +225,14 @@ def compute(
     check_choice("order", str(order), ("2", "3"))
     check_pairing(min_overlap, max_partners)
     check_number("max_triples", max_triples, least=1, whole=True)
-    given: Annotations = as_annotations(votes)
-    table, k = given.table, given.n_classes
+    log: Annotations = as_annotations(votes)
+    table, k = log.table, log.n_classes
     pairs, overlap, joint = table.moments_pairs(min_overlap=min_overlap, max_partners=max_partners)
     triples, triple_overlap, cubes = np.zeros((0, 3), np.uint32), np.zeros(0), np.zeros((0, k, k, k))
     if order == 3:
         triples, triple_overlap, cubes = table.moments_triples(pairs, min_overlap=min_overlap, max_triples=max_triples)
     return Moments(
-        n_workers=given.n_workers,
+        n_workers=log.n_workers,
         n_classes=k,
         first=table.moments_first(),
         pairs=pairs,

@@ -161,16 +161,19 @@ class SetAggregator(TaskEstimator[MultiLabels, SetFit, SetFitted]):
         rows[first >= 0] = order[first[first >= 0]]
         return {
             "n_candidates": counts,
-            "doubtful": now.labels.arrow().take(_masked(candidates.labels, rows)),
-            "probability": _masked(candidates.probabilities, rows),
+            "doubtful": now.labels.arrow().take(_mask(candidates.labels, rows)),
+            "probability": _mask(candidates.probabilities, rows),
         }
 
     def _compared(self, rows: pa.Table, place: int) -> Columns:
-        decided = set(self.label_sets_[place])
+        answer_set = set(self.label_sets_[place])
         worker_sets = [set(labels) for labels in rows.column("labels").to_pylist()]
         return {
             "agreement": np.array(
-                [len(one & decided) / max(len(one | decided), 1) if one | decided else 1.0 for one in worker_sets]
+                [
+                    len(one & answer_set) / max(len(one | answer_set), 1) if one | answer_set else 1.0
+                    for one in worker_sets
+                ]
             )
         }
 
@@ -190,7 +193,7 @@ def _confidence(fit: SetFit, n_tasks: int) -> Array:
     return confidence
 
 
-def _masked(values: npt.NDArray[Any], rows: Ints) -> pa.Array:
+def _mask(values: npt.NDArray[Any], rows: Ints) -> pa.Array:
     """Return values of some rows, null if the row is -1."""
     import pyarrow as pa
 

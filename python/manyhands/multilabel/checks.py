@@ -73,10 +73,10 @@ def check_order_of_rows(subject: SetSubject) -> None:
     votes = subject.standard.votes()
     frame = votes.to_frame().to_pydict()
     order = np.random.default_rng(0).permutation(len(votes)).tolist()
-    moved = MultiLabels.from_frame(
+    permuted = MultiLabels.from_frame(
         {name: [column[i] for i in order] for name, column in frame.items()}, inventory=votes.labels
     )
-    one, other = (subject.make(subject.standard).fit(table) for table in (votes, moved))
+    one, other = (subject.make(subject.standard).fit(table) for table in (votes, permuted))
     require(one.probabilities().equals(other.probabilities()), "probabilities depend on the order of rows")
 
 

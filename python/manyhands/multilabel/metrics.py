@@ -61,11 +61,11 @@ def set_scores(sets: Iterable[Iterable[Any]], truth: Iterable[Iterable[Any]]) ->
 
 def measures(known: Known, model: Any) -> dict[str, Any]:
     """Return the scores of sets against known ones."""
-    frame, wanted = model.to_frame().to_pydict(), known.columns("task", "labels")
-    ours, rows = known.matched(frame["task"], wanted["task"])
-    truth = [_labels(wanted["labels"][row]) for row in rows]
-    found = set_scores([map(str, frame["labels"][at] or []) for at in ours], truth)
-    return asdict(found) | {"n_tasks": len(ours)}
+    frame, true_columns = model.to_frame().to_pydict(), known.columns("task", "labels")
+    ours, rows = known.matched(frame["task"], true_columns["task"])
+    truth = [_labels(true_columns["labels"][row]) for row in rows]
+    scores = set_scores([map(str, frame["labels"][at] or []) for at in ours], truth)
+    return asdict(scores) | {"n_tasks": len(ours)}
 
 
 def _labels(said: Any) -> list[str]:

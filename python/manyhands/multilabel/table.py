@@ -268,9 +268,9 @@ def _from_flags(columns: Columns) -> list[list[str]]:
         for place, flag in enumerate(flags):
             has_label = _FLAGS.get(str(flag).strip().lower())
             if has_label is None:
-                shown = "no value" if _is_missing(flag) or flag == "" else repr(flag)
+                problem = "no value" if _is_missing(flag) or flag == "" else repr(flag)
                 raise ValueError(
-                    f"{what} contains {shown} at row {place}; columns per label must contain 1 or 0, or true or false"
+                    f"{what} contains {problem} at row {place}; columns per label must contain 1 or 0, or true or false"
                 )
             if has_label:
                 rows[place].append(name)
@@ -291,9 +291,9 @@ def _flatten_sets(data: Any, what: str, sep: str | None) -> tuple[Ints, list[Any
     for place, row in enumerate(rows):
         items = _items(row, sep)
         if items is None or any(_is_missing(item) for item in items):
-            shown = "a missing label" if items is not None else f"{row!r}, a {type(row).__name__}"
+            problem = "a missing label" if items is not None else f"{row!r}, a {type(row).__name__}"
             raise TypeError(
-                f"{what} contains {shown} at row {place}; pass lists of labels, text with a separator (sep=), or "
+                f"{what} contains {problem} at row {place}; pass lists of labels, text with a separator (sep=), or "
                 "a list of columns with one column per label"
             )
         lengths[place] = len(items)

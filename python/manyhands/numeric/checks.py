@@ -146,8 +146,8 @@ def _rename_workers(subject: NumberSubject, part: str) -> tuple[Any, Any, npt.ND
     log = subject.standard
     codes = getattr(log, part)
     order = np.random.default_rng(1).permutation(int(codes.max()) + 1)
-    moved = replace(log, **{part: order[codes]})
-    return subject.fitted(log), subject.make(moved).fit(moved.votes()), order
+    permuted = replace(log, **{part: order[codes]})
+    return subject.fitted(log), subject.make(permuted).fit(permuted.votes()), order
 
 
 def check_renaming_tasks(subject: NumberSubject) -> None:

@@ -151,12 +151,12 @@ def measures(known: Known, model: Any) -> dict[str, Any]:
     """RMSE, MAE and correlation of values with known ones."""
     names = known.votes._dimensions.values.tolist()
     if len(names) == 1:
-        wanted = known.columns("task", "value")
-        columns = [wanted["value"]]
+        truth_columns = known.columns("task", "value")
+        columns = [truth_columns["value"]]
     else:
-        wanted = known.columns("task", *map(str, names))
-        columns = [wanted[str(name)] for name in names]
-    ours, rows = known.matched(model.tasks_, wanted["task"])
+        truth_columns = known.columns("task", *map(str, names))
+        columns = [truth_columns[str(name)] for name in names]
+    ours, rows = known.matched(model.tasks_, truth_columns["task"])
     truth = np.stack([known.numbers(column, "true values")[rows] for column in columns], axis=1)
     values = np.asarray(model.values_).reshape(len(model.tasks_), -1)[ours]
     return {

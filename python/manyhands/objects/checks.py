@@ -117,8 +117,8 @@ def check_order_of_rows(subject: DistanceSubject) -> None:
     tasks, workers, answers = (
         tuple(column[i] for i in order) for column in (log.tasks, log.workers, log.given_answers)
     )
-    moved = subject.fitted(AnswerLog(log.kind, tasks, workers, answers))
-    require(_answers_text(moved) == _answers_text(subject.fitted()), "answers depend on the order of rows")
+    permuted = subject.fitted(AnswerLog(log.kind, tasks, workers, answers))
+    require(_answers_text(permuted) == _answers_text(subject.fitted()), "answers depend on the order of rows")
 
 
 def check_names_of_workers(subject: DistanceSubject) -> None:

@@ -143,8 +143,8 @@ class ByDistance(TaskEstimator[Answers, DistanceFit, TaskFitted[DistanceFit]]):
         return {"skill": fit.weights, "loss": fit.losses}
 
     def _compared(self, rows: pa.Table, place: int) -> Columns:
-        decided = _column(self.objects_[place : place + 1])[0].as_py()
-        worker_answers = [float(_in_order(one) == _in_order(decided)) for one in rows[1].to_pylist()]
+        answer = _column(self.objects_[place : place + 1])[0].as_py()
+        worker_answers = [float(_in_order(one) == _in_order(answer)) for one in rows[1].to_pylist()]
         return {"agreement": np.array(worker_answers)}
 
 

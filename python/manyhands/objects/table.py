@@ -105,7 +105,9 @@ class Objects(Answers):
         absent = np.fromiter((_is_nothing(answer) for answer in answers), np.bool_, len(answers))
 
         def encode(ids: Ids) -> Payload:
-            codes, distinct = encode_objects([one for one, gone in zip(answers, absent, strict=True) if not gone])
+            codes, distinct = encode_objects(
+                [one for one, is_absent in zip(answers, absent, strict=True) if not is_absent]
+            )
             return Payload(codes, len(distinct), (distinct,))
 
         return Parsed({what: len(answers)}, encode, absent)

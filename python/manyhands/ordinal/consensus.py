@@ -13,10 +13,10 @@ from manyhands._base.checks import check_choice
 from manyhands._base.estimator import Array
 from manyhands._base.fitted import Fit, distributions, number, numbers, part
 from manyhands._base.progress import Callback
-from manyhands.categorical._calibration import EVEN, calibrated, information
+from manyhands.categorical._calibration import EVEN, calibrate, information
 from manyhands.categorical._passes import expected_counts, posterior_under
 from manyhands.categorical._posterior import DensePosterior, Posterior, Winners, as_posterior
-from manyhands.categorical._priors import class_pseudo, told
+from manyhands.categorical._priors import class_pseudo, with_gold
 from manyhands.categorical.anchoring import n_votes
 from manyhands.categorical.base import ClassFit
 from manyhands.categorical.consensus import vote_weight
@@ -32,7 +32,7 @@ from manyhands.categorical.panels import (
 )
 from manyhands.categorical.table import Annotations
 from manyhands.ordinal.cumulative import ask, ask_again
-from manyhands.ordinal.decisions import DECISIONS, DecidedFit, Ordinal, decided, order_remarks
+from manyhands.ordinal.decisions import DECISIONS, DecidedFit, Ordinal, decide_codes, order_remarks
 
 #: Strengths with which rows keep to a worker's thresholds in two of the three models, None for one that is learned.
 STRENGTHS = (None, float("inf"))
@@ -107,9 +107,9 @@ class OrdinalConsensusFit(DecidedFit, AnchoredFit):
         """The class of least expected loss of each task, before the discount, and its discounted probability."""
         if not isinstance(posterior, DiscountedPosterior):
             return super().decide(posterior)
-        chosen, tied = decided(posterior.undiscounted, self.decision)
-        confidence = np.take_along_axis(posterior.array, chosen[:, None].astype(np.int64), axis=1)[:, 0]
-        return Winners(chosen, tied, confidence)
+        codes, is_tied = decide_codes(posterior.undiscounted, self.decision)
+        confidence = np.take_along_axis(posterior.array, codes[:, None].astype(np.int64), axis=1)[:, 0]
+        return Winners(codes, is_tied, confidence)
 
     def hierarchical(self) -> tuple[Array, Array] | None:
         """Class prior and confusion matrices of the model without an order."""
@@ -195,7 +195,7 @@ class OrdinalConsensus(Anchored, Ordinal, default="ordinal"):
         check_choice("decision", self.decision, DECISIONS)
         check_panel(self.panel, None)
         check_passes(self.protected, self.max_iter, self.tol)
-        known = told(votes, self.gold)
+        gold_part = with_gold(votes, self.gold)
         plain, *ordered = _core.hierarchy_fit(
             votes.table,
             [("crowd", None), *(("ordered", strength) for strength in STRENGTHS)],
@@ -205,11 +205,11 @@ class OrdinalConsensus(Anchored, Ordinal, default="ordinal"):
             tol=self.tol,
             progress=progress,
         )
-        asked = ask(votes.table, None, self.protected, self.max_iter, self.tol, progress)
-        confusions = np.stack([found["confusion"] for found in ordered])
-        priors = np.stack([found["prior"] for found in ordered])
-        confusion, prior = _average([*confusions, asked.confusion]), _average([*priors, asked.prior])
-        average = _average([*(found["posterior"] for found in ordered), asked.posterior])
+        thresholds = ask(votes.table, None, self.protected, self.max_iter, self.tol, progress)
+        confusions = np.stack([fit["confusion"] for fit in ordered])
+        priors = np.stack([fit["prior"] for fit in ordered])
+        confusion, prior = _average([*confusions, thresholds.confusion]), _average([*priors, thresholds.prior])
+        average = _average([*(fit["posterior"] for fit in ordered), thresholds.posterior])
         counts = expected_counts(votes.passes, plain["posterior"])
         vote = EqualGrades.of(counts.sum(axis=(1, 2)), confusion, prior)
         average = vote.mixed(average, votes.table)
@@ -218,30 +218,30 @@ class OrdinalConsensus(Anchored, Ordinal, default="ordinal"):
         informs = information(confusion)
         effective = votes.table.effective_votes(informs)
         less = _less_discounted(dependence)
-        default = calibrated(average, effective, less.discount, EVEN)
-        anchor, contradictions = learnt_from(known, votes, as_posterior(default), confusion, prior, dependence)
+        default = calibrate(average, effective, less.discount, EVEN)
+        anchor, contradictions = learnt_from(gold_part, votes, as_posterior(default), confusion, prior, dependence)
         if anchor is None:
             rows = default
         else:
             rows = anchor.posterior(votes.table, default, n_votes(votes.table))
-            average = sharpened(rows, effective, less.discount, EVEN)
-        if known.tasks is not None and known.classes is not None:
-            rows[known.tasks] = average[known.tasks] = np.eye(rows.shape[1])[known.classes]
+            average = sharpen(rows, effective, less.discount, EVEN)
+        if gold_part.tasks is not None and gold_part.classes is not None:
+            rows[gold_part.tasks] = average[gold_part.tasks] = np.eye(rows.shape[1])[gold_part.classes]
         return OrdinalConsensusFit.of(
             DiscountedPosterior(rows, average),
             confusion,
             prior,
             np.zeros(0),
-            n_iter=sum(found["n_iter"] for found in ordered) + asked.n_iter,
+            n_iter=sum(fit["n_iter"] for fit in ordered) + thresholds.n_iter,
             remarks=order_remarks(votes),
             dependence=less,
-            agreement=agreement_of(known, rows),
+            agreement=agreement_of(gold_part, rows),
             anchor=anchor,
             contradictions=contradictions,
             confusions=confusions,
             priors=priors,
-            rates=asked.rates,
-            above=asked.shares,
+            rates=thresholds.rates,
+            above=thresholds.shares,
             vote=vote,
             information=informs,
             plain_prior=plain["prior"],
@@ -257,15 +257,15 @@ class OrdinalConsensus(Anchored, Ordinal, default="ordinal"):
         rates = [self._carried_over(rates, known) for rates in fit.rates]
         average = fit.vote.mixed(_average([*posteriors, ask_again(table, rates, fit.above)]), table)
         effective, discount = table.effective_votes(self._carried_over(fit.information, known)), fit.dependence.discount
-        rows = calibrated(average, effective, discount, fit.even)
+        rows = calibrate(average, effective, discount, fit.even)
         if fit.anchor is not None:
             anchor = fit.anchor.carried_over(known, self._n_labels)
             rows = anchor.posterior(table, rows, n_votes(table))
-            average = sharpened(rows, effective, discount, fit.even)
+            average = sharpen(rows, effective, discount, fit.even)
         return DiscountedPosterior(rows, average)
 
 
-def sharpened(posterior: Array, votes: Array, discount: float, even: float) -> Array:
+def sharpen(posterior: Array, votes: Array, discount: float, even: float) -> Array:
     """Posteriors as they were before the discount for so many effective votes."""
     logs = np.log(np.maximum(posterior - even / posterior.shape[1], _TINY))
     logs *= (1.0 + discount * np.maximum(votes - 1.0, 0.0))[:, None]

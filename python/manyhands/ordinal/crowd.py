@@ -128,5 +128,5 @@ class OrdinalCrowd(Ordinal, Hierarchical):
 
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         check_choice("decision", self.decision, DECISIONS)
-        found = super()._fit(votes, progress)
-        return replace(found, remarks=(*found.remarks, *order_remarks(votes)))
+        fit = super()._fit(votes, progress)
+        return replace(fit, remarks=(*fit.remarks, *order_remarks(votes)))

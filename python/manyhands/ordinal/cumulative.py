@@ -100,16 +100,16 @@ class CumulativeDawidSkene(AsksInTurn):
 
     def _fit(self, votes: Annotations, progress: Callback | None) -> ClassFit:
         gold = self._checked(votes)
-        found = ask(votes.table, gold, self.protected, self.max_iter, self.tol, progress)
+        fit = ask(votes.table, gold, self.protected, self.max_iter, self.tol, progress)
         return CumulativeFit.of(
-            found.posterior,
-            found.confusion,
-            found.prior,
+            fit.posterior,
+            fit.confusion,
+            fit.prior,
             np.zeros(0),
-            n_iter=found.n_iter,
+            n_iter=fit.n_iter,
             remarks=order_remarks(votes),
-            rates=found.rates,
-            above=found.shares,
+            rates=fit.rates,
+            above=fit.shares,
             decision=self.decision,
         )
 
@@ -162,7 +162,7 @@ def ask(
     rates, shares = np.zeros((k - 1, table.n_workers, 2, 2)), np.zeros((k - 1, 2))
     for place in range(k - 1):
         (found,) = _core.hierarchy_fit(
-            _asked(table, place),
+            _question_table(table, place),
             [("crowd", None)],
             class_pseudo=class_pseudo(1.0, 2),
             gold=None if gold is None else np.where(gold < 0, -1, gold > place).astype(np.int32),
@@ -181,11 +181,11 @@ def ask_again(table: _core.Table, rates: list[Array], shares: Array) -> Array:
     """Class posteriors under what is known of workers and classes, for each question."""
     above = np.ones((table.n_tasks, len(shares) + 1))
     for place, (matrices, share) in enumerate(zip(rates, shares, strict=True)):
-        above[:, place + 1] = posterior_under(_asked(table, place), share, matrices)[:, 1]
+        above[:, place + 1] = posterior_under(_question_table(table, place), share, matrices)[:, 1]
     return differences(above)
 
 
-def _asked(table: _core.Table, place: int) -> _core.Table:
+def _question_table(table: _core.Table, place: int) -> _core.Table:
     """The table of answers to the question whether the class is above this one."""
     return table.recoded((np.arange(table.n_labels) > place).astype(np.uint16), 2, 2)
 

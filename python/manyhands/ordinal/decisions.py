@@ -56,24 +56,24 @@ def decide(posterior: npt.ArrayLike, decision: str = "median") -> npt.NDArray[np
     if bad.any():
         raise ValueError(f"row {int(np.argmax(bad))} of the posterior holds no probabilities that sum to one")
     check_choice("decision", decision, DECISIONS)
-    return decided(rows, decision)[0]
+    return decide_codes(rows, decision)[0]
 
 
-def decided(rows: Array, decision: str) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.bool_]]:
+def decide_codes(rows: Array, decision: str) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.bool_]]:
     """Codes of the classes decided on by median, mean or mode, and whether the next one is as good."""
     last = rows.shape[1] - 1
     if decision == "mode":
         codes = np.argmax(rows >= rows.max(axis=1, keepdims=True) * (1 - 1e-12), axis=1)
-        tied = (rows >= rows.max(axis=1, keepdims=True) * (1 - 1e-12)).sum(axis=1) > 1
+        is_tied = (rows >= rows.max(axis=1, keepdims=True) * (1 - 1e-12)).sum(axis=1) > 1
     elif decision == "median":
         reached = np.cumsum(rows, axis=1)
         codes = np.minimum(np.argmax(reached >= 0.5 - _EVEN, axis=1), last)
-        tied = (np.abs(reached[np.arange(len(rows)), codes] - 0.5) <= _EVEN) & (codes < last)
+        is_tied = (np.abs(reached[np.arange(len(rows)), codes] - 0.5) <= _EVEN) & (codes < last)
     else:
         place = rows @ np.arange(last + 1.0)
         codes = np.clip(np.ceil(place - 0.5 - _EVEN), 0, last).astype(np.int64)
-        tied = np.abs(place - codes - 0.5) <= _EVEN
-    return codes.astype(np.uint16), tied
+        is_tied = np.abs(place - codes - 0.5) <= _EVEN
+    return codes.astype(np.uint16), is_tied
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,8 +91,8 @@ class DecidedFit(ClassFit):
         if self.decision == "mode":
             return posterior.winners()
         rows = posterior.dense()
-        codes, tied = decided(rows, self.decision)
-        return Winners(codes, tied, np.take_along_axis(rows, codes[:, None].astype(np.int64), axis=1)[:, 0])
+        codes, is_tied = decide_codes(rows, self.decision)
+        return Winners(codes, is_tied, np.take_along_axis(rows, codes[:, None].astype(np.int64), axis=1)[:, 0])
 
 
 class Ordinal(Aggregator):

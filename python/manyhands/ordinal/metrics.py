@@ -34,8 +34,8 @@ def absolute_error(labels: npt.ArrayLike, truth: npt.ArrayLike, *, classes: Iter
     >>> metrics.absolute_error(["low", "high", "mid"], ["low", "low", "mid"], classes=["low", "mid", "high"])
     0.6666666666666666
     """
-    said, true = _places(labels, truth, classes)
-    return float(np.abs(said - true).mean())
+    codes, true = _places(labels, truth, classes)
+    return float(np.abs(codes - true).mean())
 
 
 def quadratic_kappa(labels: npt.ArrayLike, truth: npt.ArrayLike, *, classes: Iterable[Any] | None = None) -> float:
@@ -64,29 +64,29 @@ def quadratic_kappa(labels: npt.ArrayLike, truth: npt.ArrayLike, *, classes: Ite
     >>> metrics.quadratic_kappa([1, 2, 3, 3], [1, 2, 3, 2])
     0.8
     """
-    said, true = _places(labels, truth, classes)
+    codes, true = _places(labels, truth, classes)
     # The mean of (a - b)² over all pairs needs means and variances only.
-    chance = said.var() + true.var() + (said.mean() - true.mean()) ** 2
-    return float(1 - ((said - true) ** 2).mean() / chance) if chance > 0 else float("nan")
+    chance = codes.var() + true.var() + (codes.mean() - true.mean()) ** 2
+    return float(1 - ((codes - true) ** 2).mean() / chance) if chance > 0 else float("nan")
 
 
 def _places(
     labels: npt.ArrayLike, truth: npt.ArrayLike, classes: Iterable[Any] | None
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Labels and truth as places in the order of the classes."""
-    said, true = as_values("labels", labels), as_truth(truth)
-    check_same_length("labels", said, "truth", true)
+    places, true = as_values("labels", labels), as_truth(truth)
+    check_same_length("labels", places, "truth", true)
     if classes is None:
-        for name, values in (("labels", said), ("truth", true)):
+        for name, values in (("labels", places), ("truth", true)):
             if values.dtype.kind not in "biuf":
                 raise TypeError(f"{name} are {family_of(values)}, whose order is not known; give all classes=")
             if not np.isfinite(values.astype(np.float64)).all():
                 raise ValueError(f"{name} must be finite and none missing")
-        return said.astype(np.float64), true.astype(np.float64)
+        return places.astype(np.float64), true.astype(np.float64)
     place = {name: float(i) for i, name in enumerate(classes)}
-    for name, values in (("labels", said), ("truth", true)):
+    for name, values in (("labels", places), ("truth", true)):
         unknown = [value for value in values.tolist() if value not in place]
         if unknown:
             raise ValueError(f"{name} hold {unknown[0]!r}, which is not among the classes ({len(place)} are given)")
-    said_at, true_at = (np.array([place[value] for value in values.tolist()]) for values in (said, true))
+    said_at, true_at = (np.array([place[value] for value in values.tolist()]) for values in (places, true))
     return said_at, true_at

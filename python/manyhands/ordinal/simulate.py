@@ -50,7 +50,7 @@ def simulate(
     """
     if n_classes is None and "confusion" not in settings and "truth" not in settings:
         n_classes = 5
-    drawn = simulate_classes(n_tasks, n_workers, n_classes, crowd=crowd, seed=seed, **settings)
-    log = drawn.log
+    simulation = simulate_classes(n_tasks, n_workers, n_classes, crowd=crowd, seed=seed, **settings)
+    log = simulation.log
     parts = (log._tasks, log._workers, log._classes, log._unlabelled, log._labels)
-    return replace(drawn, log=Annotations(log.table, *parts, ordered=True))
+    return replace(simulation, log=Annotations(log.table, *parts, ordered=True))

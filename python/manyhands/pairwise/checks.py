@@ -157,8 +157,8 @@ def check_order_of_rows(subject: ComparisonSubject) -> None:
     """The order of the rows does not change the scores (bit for bit)."""
     log = subject.standard
     rows = log.rows[np.random.default_rng(0).permutation(len(log.rows))]
-    moved = subject.make(log).fit(replace(log, rows=rows).votes())
-    require((moved.scores_ == subject.fitted().scores_).all(), "scores depend on the order of rows")
+    permuted = subject.make(log).fit(replace(log, rows=rows).votes())
+    require((permuted.scores_ == subject.fitted().scores_).all(), "scores depend on the order of rows")
 
 
 def check_names(subject: ComparisonSubject) -> None:
@@ -180,8 +180,8 @@ def check_names(subject: ComparisonSubject) -> None:
 
 def check_sides(subject: ComparisonSubject) -> None:
     """Swapping sides and winners does not change the scores."""
-    moved = subject.make(subject.standard).fit(subject.standard.swap_sides().votes())
-    error = float(np.abs(moved.scores_ - subject.fitted().scores_).max())
+    swapped = subject.make(subject.standard).fit(subject.standard.swap_sides().votes())
+    error = float(np.abs(swapped.scores_ - subject.fitted().scores_).max())
     require(error < CLOSE, f"scores change by {error:g} with the sides")
 
 

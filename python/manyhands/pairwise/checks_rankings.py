@@ -35,10 +35,12 @@ def lists(n_items: int, n_workers: int, n: int, length: int, seed: int = 0) -> L
     scores, rankings, by = np.linspace(2.0, 0.0, n_items), [], []
     for row in range(n):
         worker = row % n_workers
-        shown = rng.choice(n_items, length, replace=False)
+        listed_items = rng.choice(n_items, length, replace=False)
         slope = 0.0 if worker % 5 == 4 else 1.0
         # Sorting scores with Gumbel noise samples from the Plackett–Luce model.
-        rankings.append(tuple(shown[np.argsort(-(slope * scores[shown] + rng.gumbel(size=length)))].tolist()))
+        rankings.append(
+            tuple(listed_items[np.argsort(-(slope * scores[listed_items] + rng.gumbel(size=length)))].tolist())
+        )
         by.append(worker)
     items, workers = (f"i{i:04}" for i in range(n_items)), (f"w{i:03}" for i in range(n_workers))
     return Lists(tuple(rankings), tuple(by), tuple(items), tuple(workers))
@@ -101,8 +103,8 @@ def check_order_of_rows(subject: RankingSubject) -> None:
     """The order of the rankings does not change the scores."""
     log = subject.standard
     order = np.random.default_rng(0).permutation(len(log.lists)).tolist()
-    moved = replace(log, lists=tuple(log.lists[i] for i in order), by=tuple(log.by[i] for i in order))
-    error = float(np.abs(subject.fitted(moved).scores_ - subject.fitted().scores_).max())
+    permuted = replace(log, lists=tuple(log.lists[i] for i in order), by=tuple(log.by[i] for i in order))
+    error = float(np.abs(subject.fitted(permuted).scores_ - subject.fitted().scores_).max())
     require(error < 1e-9, f"scores change by {error:g} with the order of rankings")
 
 

@@ -154,9 +154,9 @@ def measures(known: Known, model: Any) -> dict[str, Any]:
     """Kendall's and Spearman's correlation of scores with known scores or ranks."""
     frame = model.to_frame().to_pydict()
     role = "score" if known.has("score") else "rank"
-    wanted = known.columns("item", role)
-    ours, rows = known.matched(frame["item"], wanted["item"])
-    truth = known.numbers(wanted[role], f"true {role}s")[rows] * (1 if role == "score" else -1)
+    truth_columns = known.columns("item", role)
+    ours, rows = known.matched(frame["item"], truth_columns["item"])
+    truth = known.numbers(truth_columns[role], f"true {role}s")[rows] * (1 if role == "score" else -1)
     scores = np.array(frame["score"], np.float64)[ours]
     return {
         "kendall": kendall(scores, truth),

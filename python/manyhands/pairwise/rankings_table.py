@@ -168,9 +168,9 @@ class Rankings(ItemRecords):
         starts = np.flatnonzero(np.r_[True, (lists[1:] != lists[:-1]).any(axis=1)])
         same = np.ones(len(order), np.bool_)
         same[starts] = False
-        tied = np.r_[False, places[order][1:] == places[order][:-1]] & same
-        if tied.any():
-            row = int(order[np.argmax(tied)])
+        is_tied = np.r_[False, places[order][1:] == places[order][:-1]] & same
+        if is_tied.any():
+            row = int(order[np.argmax(is_tied)])
             raise ValueError(
                 f"{rank_column} contains the rank {places[row]:g} twice in one ranking (row {row}); rankings must not "
                 "have ties: convert them to pairwise comparisons (Comparisons), which allow ties"

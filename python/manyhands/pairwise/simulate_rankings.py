@@ -93,9 +93,9 @@ def simulate(
     step = max(_AT_ONCE // n, 1)
     for first in range(0, n_rankings, step):
         rows = slice(first, min(first + step, n_rankings))
-        shown = rng.random((rows.stop - first, n)).argsort(axis=1)[:, :size]
+        order = rng.random((rows.stop - first, n)).argsort(axis=1)[:, :size]
         # Sorting scores with Gumbel noise samples from the Plackett–Luce model.
-        utility = slopes[by[rows], None] * scores[shown] + rng.gumbel(size=shown.shape)
-        lists[rows] = np.take_along_axis(shown, (-utility).argsort(axis=1), axis=1)
+        utility = slopes[by[rows], None] * scores[order] + rng.gumbel(size=order.shape)
+        lists[rows] = np.take_along_axis(order, (-utility).argsort(axis=1), axis=1)
     rankings = Rankings.from_codes(lists, by.astype(np.uint32), n_items=n, n_workers=len(slopes))
     return RankingsSimulation(log=rankings, truth=scores, slopes=slopes, seed=int(seed))

@@ -223,10 +223,10 @@ class Comparisons(ItemRecords):
     def __repr__(self) -> str:
         games, items = plural(self.n_annotations, "comparison"), plural(self.n_items, "item")
         ties = int((self.codes()[2] == TIE).sum())
-        tied = f", {plural(ties, 'tie')}" if ties else ""
+        tie_text = f", {plural(ties, 'tie')}" if ties else ""
         kinds = "" if self._contexts is None else f", {plural(len(self._contexts), 'context')}"
         weighted = ", weighted" if self.weights is not None else ""
-        return f"<Comparisons: {games} of {items} by {plural(self.n_workers, 'worker')}{tied}{kinds}{weighted}>"
+        return f"<Comparisons: {games} of {items} by {plural(self.n_workers, 'worker')}{tie_text}{kinds}{weighted}>"
 
     def _identity(self) -> tuple[Any, ...]:
         return (*super()._identity(), self._contexts)
@@ -237,9 +237,9 @@ class Comparisons(ItemRecords):
     def _facts(self) -> Iterable[Fact]:
         left, right, outcomes, _, _ = self.codes()
         per_item = np.bincount(np.concatenate([left, right]), minlength=self.n_items)
-        decided, groups = int((outcomes != TIE).sum()), int(self.components.max()) + 1
+        n_decided, groups = int((outcomes != TIE).sum()), int(self.components.max()) + 1
         ties = float(np.mean(outcomes == TIE))
-        won = float((outcomes == LEFT).sum() / decided) if decided else float("nan")
+        won = float((outcomes == LEFT).sum() / n_decided) if n_decided else float("nan")
         fewest, median = int(per_item.min()), float(np.median(per_item))
         linked = f"{self.n_items:,}, in {plural(groups, 'group')} of items compared with each other"
         yield Fact("n_annotations", self.n_annotations, "comparisons")
@@ -338,9 +338,9 @@ class Comparisons(ItemRecords):
         left = content.array("left", np.uint32, ndim=1)
         right, by = (content.array(name, np.uint32, shape=left.shape) for name in ("right", "by"))
         outcomes = content.array("outcomes", np.uint8, shape=left.shape)
-        weights, placed = content.weights(len(left)), "where" in content.arrays
-        where = content.array("where", np.uint32, shape=left.shape) if placed else None
-        contexts = content.names("contexts") if placed else None
+        weights, has_places = content.weights(len(left)), "where" in content.arrays
+        where = content.array("where", np.uint32, shape=left.shape) if has_places else None
+        contexts = content.names("contexts") if has_places else None
         sizes = (len(items), len(workers), 0 if contexts is None else len(contexts))
         try:
             table = _core.Comparisons(left, right, outcomes, by, where, weights, *sizes)

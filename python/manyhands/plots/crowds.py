@@ -101,10 +101,10 @@ def confusions(models: Mapping[str, Any], *, truth: npt.ArrayLike | None = None)
     if not models:
         raise ValueError("models is empty; map titles to fitted models")
     first = next(iter(models.values()))
-    known = {} if truth is None else {"truth": _Known(np.asarray(truth, float), np.asarray(first.classes_))}
-    drawn = {**known, **models}
-    _, panels = plt.subplots(1, len(drawn), figsize=(4.5 * len(drawn), 4), squeeze=False, layout="constrained")
-    for ax, (title, model) in zip(panels[0], drawn.items(), strict=True):
+    truth_of = {} if truth is None else {"truth": _Known(np.asarray(truth, float), np.asarray(first.classes_))}
+    matrices = {**truth_of, **models}
+    _, panels = plt.subplots(1, len(matrices), figsize=(4.5 * len(matrices), 4), squeeze=False, layout="constrained")
+    for ax, (title, model) in zip(panels[0], matrices.items(), strict=True):
         confusion(model, ax=ax).set_title(title)
     return list(panels[0])
 

@@ -185,9 +185,9 @@ class SequenceAggregator(TaskEstimator[Sequences, SequenceFit, SequenceFitted]):
     def _compared(self, rows: pa.Table, place: int) -> Columns:
         now = self._fitted()
         tokens = slice(*now.grid.starts[place : place + 2])
-        decided = dict(zip(now.grid.begins[tokens].tolist(), self.tags_[tokens].tolist(), strict=True))
+        tags = dict(zip(now.grid.begins[tokens].tolist(), self.tags_[tokens].tolist(), strict=True))
         worker_tags = zip(rows.column("position").to_pylist(), rows.column("label").to_pylist(), strict=True)
-        return {"agreement": np.array([float(decided.get(position) == label) for position, label in worker_tags])}
+        return {"agreement": np.array([float(tags.get(position) == label) for position, label in worker_tags])}
 
     # --------------------------------------------------------------------------------------------- other forms
 

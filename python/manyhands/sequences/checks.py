@@ -117,8 +117,8 @@ def check_renaming(subject: SequenceSubject) -> None:
     log = subject.standard
     before, after = subject.fitted(), subject.fitted(replace(log, renamed=True))
     k = before.posterior_.shape[1]
-    moved = after.posterior_.reshape(log.n_sequences, -1, k)[::-1].reshape(-1, k)
-    assert_close(moved, before.posterior_, 1e-6, "posterior_ after renaming")
+    reversed_rows = after.posterior_.reshape(log.n_sequences, -1, k)[::-1].reshape(-1, k)
+    assert_close(reversed_rows, before.posterior_, 1e-6, "posterior_ after renaming")
 
 
 CHECKS = (check_sound, check_odd_tables, check_order_of_rows, check_renaming)

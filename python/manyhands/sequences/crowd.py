@@ -76,7 +76,7 @@ class _Crowd(SequenceAggregator):
             )
         design = Design.of(votes, contexts=contexts)
         kinds, prior = kinds_of_cells(votes._tags, design.sizes[2], design.has_gaps)
-        found = _core.sequence_fit(
+        result = _core.sequence_fit(
             design,
             token_shares(votes),
             cells=kinds,
@@ -86,18 +86,18 @@ class _Crowd(SequenceAggregator):
             progress=progress,
             **options,
         )
-        warn_unless_converged(found["converged"], self)
-        evidence = _core.sequence_evidence(design, found["logs"])
+        warn_unless_converged(result["converged"], self)
+        evidence = _core.sequence_evidence(design, result["logs"])
         fit = decode_fit(
             votes,
             evidence,
-            found["log_steps"],
-            history=found["history"],
-            n_iter=found["n_iter"],
-            converged=found["converged"],
+            result["log_steps"],
+            history=result["history"],
+            n_iter=result["n_iter"],
+            converged=result["converged"],
         )
-        learnt: dict[str, Any] = {name: found[name] for name in ("concentration", "logs", "steps", "log_steps")}
-        return ChainFit(**vars(fit), **learnt)
+        learned: dict[str, Any] = {name: result[name] for name in ("concentration", "logs", "steps", "log_steps")}
+        return ChainFit(**vars(fit), **learned)
 
     # ----------------------------------------------------------------------------------------------- results
 
@@ -322,15 +322,15 @@ class TokenDawidSkene(SequenceAggregator):
     def _fit(self, votes: Sequences, progress: Callback | None) -> SequenceFit:
         check_stopping(self.max_iter, self.tol)
         model = DawidSkene(max_iter=self.max_iter, tol=self.tol)
-        found = model._fit(as_tokens(votes), progress)
-        evidence = np.log(np.maximum(found.posterior.dense(), np.finfo(float).tiny))
+        fit = model._fit(as_tokens(votes), progress)
+        evidence = np.log(np.maximum(fit.posterior.dense(), np.finfo(float).tiny))
         return decode_fit(
             votes,
             evidence,
             even_steps(votes._tags),
-            history=found.history,
-            n_iter=found.n_iter,
-            converged=found.converged,
+            history=fit.history,
+            n_iter=fit.n_iter,
+            converged=fit.converged,
         )
 
 
@@ -338,12 +338,12 @@ def as_tokens(votes: Sequences) -> Annotations:
     """Categorical table with one task per token."""
     sequences, workers, _, codes = votes.readings()
     lengths = votes._grid.lengths[sequences]
-    said = codes != NO_TAG
-    token = places(votes._grid.starts[sequences], lengths)[said]
-    by = np.repeat(workers, lengths)[said]
+    has_tag = codes != NO_TAG
+    token = places(votes._grid.starts[sequences], lengths)[has_tag]
+    by = np.repeat(workers, lengths)[has_tag]
     n_tasks, n_workers = votes.n_tokens, votes.n_workers
     return Annotations.from_codes(
-        token, by, codes[said], n_tasks=n_tasks, n_workers=n_workers, n_classes=len(votes._tags)
+        token, by, codes[has_tag], n_tasks=n_tasks, n_workers=n_workers, n_classes=len(votes._tags)
     )
 
 

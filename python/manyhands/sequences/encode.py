@@ -375,8 +375,8 @@ def _with_intervals(of: Ints, begins: Ints, long: Bools, document: Ints, spans: 
 def _check_not_empty(names: Names, sizes: Ints) -> None:
     empty = np.flatnonzero(sizes < 1)
     if len(empty):
-        shown = preview(names.take(empty).values.tolist())
-        raise ValueError(f"{plural(len(empty), 'document')} without tokens ({shown}): remove them")
+        names_listed = preview(names.take(empty).values.tolist())
+        raise ValueError(f"{plural(len(empty), 'document')} without tokens ({names_listed}): remove them")
 
 
 def _token_range(grid: Grid, document: Ints, begin: Ints, stop: Ints, names: Names) -> tuple[Ints, Ints]:

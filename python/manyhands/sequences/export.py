@@ -25,10 +25,10 @@ def write_conll(
     names = now.tasks.values.tolist()
     with atomic_write(path) as part, open(part, "w", encoding="utf-8", newline="\n") as file:
         for name, (first, last) in zip(names, pairwise(grid.starts.tolist()), strict=True):
-            shown = grid.begins[first:last].tolist() if words is None else list(_of(words, name, "words"))
-            if len(shown) != last - first:
-                raise ValueError(f"sequence {name!r} has {last - first} tokens, but {len(shown)} words were passed")
-            for word, tag in zip(shown, tags[first:last].tolist(), strict=True):
+            word_list = grid.begins[first:last].tolist() if words is None else list(_of(words, name, "words"))
+            if len(word_list) != last - first:
+                raise ValueError(f"sequence {name!r} has {last - first} tokens, but {len(word_list)} words were passed")
+            for word, tag in zip(word_list, tags[first:last].tolist(), strict=True):
                 text = str(word)
                 if not text or any(mark.isspace() for mark in text):
                     raise ValueError(f"the word {text!r} of sequence {name!r} is empty or contains whitespace")

@@ -109,12 +109,12 @@ def span_scores(found: Any, truth: Any, *, relaxed: bool = False, sequences: Ite
     >>> metrics.span_scores(found, truth, relaxed=True).recall
     0.75
     """
-    wanted = None if sequences is None else set(sequences)
-    ours, theirs = (_Spans.of_any(spans, what).keys(wanted) for spans, what in ((found, "found"), (truth, "truth")))
+    subset = None if sequences is None else set(sequences)
+    ours, theirs = (_Spans.of_any(spans, what).keys(subset) for spans, what in ((found, "found"), (truth, "truth")))
     both = len(ours & theirs)
     hits, covered = float(both), float(both)
     if relaxed:
-        hits, covered = _covered(ours, theirs), _covered(theirs, ours)
+        hits, covered = _coverage(ours, theirs), _coverage(theirs, ours)
     precision = hits / len(ours) if ours else float("nan")
     recall = covered / len(theirs) if theirs else float("nan")
     if not ours and not theirs:
@@ -126,7 +126,7 @@ def span_scores(found: Any, truth: Any, *, relaxed: bool = False, sequences: Ite
     return SpanScores(precision, recall, f1, len(ours), len(theirs), both)
 
 
-def _covered(spans: set[tuple[Any, int, int, Any]], others: set[tuple[Any, int, int, Any]]) -> float:
+def _coverage(spans: set[tuple[Any, int, int, Any]], others: set[tuple[Any, int, int, Any]]) -> float:
     """Sum over spans of the share of their positions covered by spans of the same sequence and type."""
     places: dict[Any, set[int]] = {}
     for of, start, end, kind in others:
@@ -141,32 +141,35 @@ def _covered(spans: set[tuple[Any, int, int, Any]], others: set[tuple[Any, int, 
 def measures(known: Known, model: Any) -> dict[str, Any]:
     """Precision and recall of spans, exact and relaxed, against known spans or tags."""
     if known.has(*_SPANS):
-        wanted = known.columns(*_SPANS, *(("tag",) if known.has("tag") else ()))
-        of = known.grouped(model.sequences_, wanted["sequence"])
-        starts, ends = (known.numbers(wanted[name], f"{name}s of true spans") for name in ("start", "end"))
+        truth_columns = known.columns(*_SPANS, *(("tag",) if known.has("tag") else ()))
+        of = known.grouped(model.sequences_, truth_columns["sequence"])
+        starts, ends = (known.numbers(truth_columns[name], f"{name}s of true spans") for name in ("start", "end"))
         rows = [(at, row) for at, rows in of.items() for row in rows if not np.isnan(starts[row])]
         truth: Any = {
             "sequence": [str(model.sequences_[at]) for at, _ in rows],
             "start": [int(starts[row]) for _, row in rows],
             "end": [int(ends[row]) for _, row in rows],
         }
-        truth |= {"tag": [str(wanted["tag"][row]) for _, row in rows]} if "tag" in wanted else {}
-        asked = {str(model.sequences_[at]) for at in of}
+        truth |= {"tag": [str(truth_columns["tag"][row]) for _, row in rows]} if "tag" in truth_columns else {}
+        scored = {str(model.sequences_[at]) for at in of}
     else:
-        wanted = known.columns(*_TOKENS)
-        columns = {"sequence": list(map(str, wanted["sequence"])), "worker": ["truth"] * len(wanted["sequence"])}
-        places = known.numbers(wanted["position"], "positions")
-        read = Sequences.from_frame({**columns, "position": places, "label": wanted["label"]})
-        asked = {str(model.sequences_[at]) for at in known.grouped(model.sequences_, read.sequences.tolist())}
-        truth = _written(read.spans())
-    found = _written(model.spans_)
-    strict, relaxed = (span_scores(found, truth, relaxed=how, sequences=asked) for how in (False, True))
-    kept = {name: getattr(strict, name) for name in ("precision", "recall", "f1")}
-    kept |= {f"relaxed_{name}": getattr(relaxed, name) for name in ("precision", "recall", "f1")}
-    return kept | {"n_found": strict.n_found, "n_true": strict.n_true, "n_tasks": len(asked)}
+        truth_columns = known.columns(*_TOKENS)
+        columns = {
+            "sequence": list(map(str, truth_columns["sequence"])),
+            "worker": ["truth"] * len(truth_columns["sequence"]),
+        }
+        places = known.numbers(truth_columns["position"], "positions")
+        read = Sequences.from_frame({**columns, "position": places, "label": truth_columns["label"]})
+        scored = {str(model.sequences_[at]) for at in known.grouped(model.sequences_, read.sequences.tolist())}
+        truth = _as_columns(read.spans())
+    spans_out = _as_columns(model.spans_)
+    strict, relaxed = (span_scores(spans_out, truth, relaxed=how, sequences=scored) for how in (False, True))
+    scores_out = {name: getattr(strict, name) for name in ("precision", "recall", "f1")}
+    scores_out |= {f"relaxed_{name}": getattr(relaxed, name) for name in ("precision", "recall", "f1")}
+    return scores_out | {"n_found": strict.n_found, "n_true": strict.n_true, "n_tasks": len(scored)}
 
 
-def _written(spans: Any) -> dict[str, list[Any]]:
+def _as_columns(spans: Any) -> dict[str, list[Any]]:
     """Spans with their names as text."""
     columns: dict[str, list[Any]] = spans.select(["sequence", "start", "end", "tag"]).to_pydict()
     return columns | {name: list(map(str, columns[name])) for name in ("sequence", "tag")}

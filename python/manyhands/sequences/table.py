@@ -126,9 +126,9 @@ class Sequences(Answers):
         ['O', 'B', 'I']
         """
         arguments = {"sequence": sequence, "position": position, "worker": worker, "label": label}
-        named = {role: name for role, name in arguments.items() if name is not None}
-        needed = cls._needed(names_of(frame), named)
-        columns = columns_of(frame, dict.fromkeys(needed) | named, cls.spec.numbers)
+        columns_named = {role: name for role, name in arguments.items() if name is not None}
+        roles_needed = cls._needed(names_of(frame), columns_named)
+        columns = columns_of(frame, dict.fromkeys(roles_needed) | columns_named, cls.spec.numbers)
         return cls._of_columns(columns, scheme=scheme, outside=outside, gaps=gaps, repeats=repeats)
 
     @classmethod
@@ -136,8 +136,8 @@ class Sequences(Answers):
         spans = holds_spans(names, named)
         labelled = not spans and one_known(names, "label") is not None
         label_role = "label" if labelled or "label" in named else "tag"
-        asked = label_role in named or not spans or bool(known_among(names, WELL_KNOWN[label_role]))
-        return ("sequence", *(PLACES if spans else ("position",)), "worker", *((label_role,) if asked else ()))
+        has_labels = label_role in named or not spans or bool(known_among(names, WELL_KNOWN[label_role]))
+        return ("sequence", *(PLACES if spans else ("position",)), "worker", *((label_role,) if has_labels else ()))
 
     @classmethod
     def from_arrays(cls, sequences: Any, positions: Any, workers: Any, labels: Any, **settings: Any) -> Self:
@@ -235,8 +235,8 @@ class Sequences(Answers):
         >>> marks
         <Sequences: 3 readings of 2 sequences (10 tokens) by 2 workers, spans of 2 types>
         """
-        named = {"document": document, "start": start, "end": end, "worker": worker, "tag": tag}
-        span_roles = span_columns(columns, named, layer)
+        columns_named = {"document": document, "start": start, "end": end, "worker": worker, "tag": tag}
+        span_roles = span_columns(columns, columns_named, layer)
         if sum(one is not None for one in (lengths, texts, tokens)) > 1:
             raise ValueError("pass only one of lengths, texts and tokens: each defines the tokens of a document")
         cut = None if tokens is None else {name: [(a, b) for a, b in one] for name, one in tokens.items()}

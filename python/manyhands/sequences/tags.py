@@ -124,9 +124,9 @@ def _split_tag(name: Any, scheme: str, outside: Any) -> tuple[int, str]:
             return letters[name], ""
         if name[1] in _JOINTS and name[2:]:
             return letters[name[0]], name[2:]
-    wanted = ", ".join(f"{letter}-x" for letter in letters)
+    forms = ", ".join(f"{letter}-x" for letter in letters)
     raise ValueError(
-        f"{name!r} is not a tag of the scheme {scheme!r}, which has {wanted} and {outside!r}; pass another scheme=, "
+        f"{name!r} is not a tag of the scheme {scheme!r}, which has {forms} and {outside!r}; pass another scheme=, "
         "or the tag of tokens outside all spans as outside="
     )
 

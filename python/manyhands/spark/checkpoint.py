@@ -40,13 +40,13 @@ class Checkpoint:
     def read(self, name: str, schema: Any) -> DataFrame | None:
         """A frame that was written, None if there is none."""
         try:
-            found = self.spark.read.schema(schema).parquet(self.at(name))
-            _ = found.schema  # Connect looks for files when it must
+            frame = self.spark.read.schema(schema).parquet(self.at(name))
+            _ = frame.schema  # Connect looks for files when it must
         except AnalysisException as error:
             if error.getCondition() == "PATH_NOT_FOUND":
                 return None
             raise
-        return found
+        return frame
 
     def write(self, frame: DataFrame, name: str, mode: str = "overwrite", **options: Any) -> None:
         """Write a frame."""
@@ -71,37 +71,37 @@ class Checkpoint:
 
     def get(self, name: str, run: str) -> bytes | None:
         """A run of bytes, None if it is not there as a whole."""
-        return joined(self.chunks(name, run).toArrow())
+        return join_chunks(self.chunks(name, run).toArrow())
 
     def _runs(self, name: str) -> DataFrame:
         # Spark complains at length of a folder that is not there.
         self.write(self.spark.createDataFrame([], _BYTES), name, "ignore")
-        found = self.read(name, _BYTES)
-        assert found is not None
-        return found
+        frame = self.read(name, _BYTES)
+        assert frame is not None
+        return frame
 
 
-def joined(rows: Any) -> bytes | None:
+def join_chunks(rows: Any) -> bytes | None:
     """A run of bytes out of its chunks, None if some are missing; those that are there twice are the same."""
-    found = dict(zip(rows.column("chunk").to_pylist(), rows.column("data").to_pylist(), strict=True))
+    chunks = dict(zip(rows.column("chunk").to_pylist(), rows.column("data").to_pylist(), strict=True))
     n = rows.column("chunks")[0].as_py() if len(rows) else 0
-    if not n or set(found) != set(range(n)):
+    if not n or set(chunks) != set(range(n)):
         return None
-    return b"".join(found[chunk] for chunk in range(n))
+    return b"".join(chunks[chunk] for chunk in range(n))
 
 
 def _batches(runs: Iterable[tuple[str, bytes]]) -> Iterator[list[tuple[str, int, int, bytes]]]:
     """Runs of bytes in chunks, some at a time."""
-    held: list[tuple[str, int, int, bytes]] = []
+    pending: list[tuple[str, int, int, bytes]] = []
     for name, data in runs:
         chunks = [data[start : start + CHUNK] for start in range(0, max(len(data), 1), CHUNK)]
         for i, chunk in enumerate(chunks):
-            held.append((name, i, len(chunks), chunk))
-            if sum(len(row[3]) for row in held) >= _AT_ONCE:
-                yield held
-                held = []
-    if held:
-        yield held
+            pending.append((name, i, len(chunks), chunk))
+            if sum(len(row[3]) for row in pending) >= _AT_ONCE:
+                yield pending
+                pending = []
+    if pending:
+        yield pending
 
 
 def _table(rows: list[tuple[str, int, int, bytes]]) -> Any:
@@ -162,8 +162,8 @@ class SparkJournal(Journal):
             path = Path(folder) / key
             if path.is_file():
                 self._new.append((key, path.read_bytes()))
-        held = sum(len(data) for _, data in self._new)
-        if time.monotonic() - self._last >= self._every or held > _AT_ONCE:
+        n_bytes = sum(len(data) for _, data in self._new)
+        if time.monotonic() - self._last >= self._every or n_bytes > _AT_ONCE:
             self.flush()
 
     def flush(self) -> None:
@@ -194,7 +194,7 @@ def failures() -> tuple[type[Exception], ...]:
     return (PySparkException, Py4JError)
 
 
-def retried(run: Callable[[], T], retries: int) -> T:
+def retry(run: Callable[[], T], retries: int) -> T:
     """Run a job, again where it failed: one that depends on nothing but what is stored gives the same."""
     import logging
 

@@ -63,7 +63,7 @@ class Log:
         """Take the columns of a log, or reject what has none. No job is run."""
         rules.check()
         _check_settings(roles, rules)
-        fields = {found.name: found.dataType for found in frame.schema.fields}
+        fields = {field.name: field.dataType for field in frame.schema.fields}
         for role, name in roles.given():
             if not isinstance(name, str):
                 raise TypeError(f"{role}_col must name a column, not {name!r}")
@@ -83,22 +83,22 @@ class Log:
 
     def lacks(self, role: str) -> Column:
         """Whether a row holds nothing there: null, NaN or empty text."""
-        found = F.col(role).isNull()
+        condition = F.col(role).isNull()
         if isinstance(self.type_of(role), T.StringType):
-            found = found | (F.col(role) == "")
+            condition = condition | (F.col(role) == "")
         if isinstance(self.type_of(role), T.FloatType | T.DoubleType):
-            found = found | F.isnan(role)
-        return found
+            condition = condition | F.isnan(role)
+        return condition
 
     def number(self) -> Column | None:
         """The weight or confidence of a row, as the table takes it."""
         role = self.roles.number
         if role is None:
             return None
-        given = F.col(role).cast("double")
+        value = F.col(role).cast("double")
         if role == "confidence":
-            return F.greatest(given, F.lit(LEAST_COUNT))
-        return F.when(given < LEAST_COUNT, 0.0).otherwise(given)
+            return F.greatest(value, F.lit(LEAST_COUNT))
+        return F.when(value < LEAST_COUNT, 0.0).otherwise(value)
 
     # ---------------------------------------------------------------------------------------------- one look
 
@@ -109,21 +109,21 @@ class Log:
             sums["no order"] = self._number_of(F.col("order").isNull())
         role = self.roles.number
         if role is not None:
-            given = F.col(role).cast("double")
-            bad = given.isNull() | F.isnan(given) | (given < 0) | (given == float("inf"))
+            value = F.col(role).cast("double")
+            bad = value.isNull() | F.isnan(value) | (value < 0) | (value == float("inf"))
             sums |= {
                 "bad": self._number_of(bad),
-                "large": self._number_of(given > MOST_COUNT),
-                "small": self._number_of((given > 0) & (given < LEAST_COUNT)),
-                "sound": self._number_of(given >= LEAST_COUNT),
-                "beyond": self._number_of((given <= 0) | (given > 1)),
+                "large": self._number_of(value > MOST_COUNT),
+                "small": self._number_of((value > 0) & (value < LEAST_COUNT)),
+                "sound": self._number_of(value >= LEAST_COUNT),
+                "beyond": self._number_of((value <= 0) | (value > 1)),
             }
         # The order of rows does not count, but how often each is there does.
         row = F.xxhash64(*self.frame.columns)
         sums |= {"n": F.count(F.lit(1)), "xor": F.bit_xor(row), "sum": F.sum(row.cast("decimal(20,0)"))}
-        found = self.frame.agg(*(column.alias(name) for name, column in sums.items())).toArrow().to_pylist()[0]
-        self._refuse(found)
-        return Measured(found["n"], found["no label"], f"{found['n']} {found['xor']} {found['sum']}")
+        measures = self.frame.agg(*(column.alias(name) for name, column in sums.items())).toArrow().to_pylist()[0]
+        self._refuse(measures)
+        return Measured(measures["n"], measures["no label"], f"{measures['n']} {measures['xor']} {measures['sum']}")
 
     @staticmethod
     def _number_of(condition: Column) -> Column:

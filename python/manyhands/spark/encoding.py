@@ -23,7 +23,7 @@ from manyhands.categorical.shards.directory import Entry, Sizes, packed_names, u
 from manyhands.categorical.shards.encoder import NO_LABEL, Rules, table_of
 from manyhands.categorical.shards.summary import Summary
 from manyhands.errors import FileFormatError
-from manyhands.spark.checkpoint import Checkpoint, as_bytes, content_of, retried
+from manyhands.spark.checkpoint import Checkpoint, as_bytes, content_of, retry
 from manyhands.spark.columns import Log, Measured
 from manyhands.spark.jobs import Sender
 from manyhands.spark.shards import Frames, Stored, WorkerNames
@@ -61,7 +61,7 @@ def encode(log: Log, checkpoint: Checkpoint, n_shards: int | None, retries: int,
     source = f"{measured.digest} {log.settings()} {n_shards}"
     data = checkpoint.get("log", "manifest")
     if data is None:
-        data = _written(log, measured, checkpoint, n_shards, source, retries)
+        data = _write(log, measured, checkpoint, n_shards, source, retries)
     content = content_of(data, checkpoint.at("log"))
     if content.kind != _KIND or content.meta.get("version") != _VERSION:
         raise FileFormatError(f"{checkpoint.path} is a checkpoint of another version; name another directory")
@@ -70,10 +70,10 @@ def encode(log: Log, checkpoint: Checkpoint, n_shards: int | None, retries: int,
             f"{checkpoint.path} is the checkpoint of another log, or of other settings of how it is read; name another "
             "directory, or delete it"
         )
-    return _opened(log, content, checkpoint, retries, n_threads)
+    return _open(log, content, checkpoint, retries, n_threads)
 
 
-def _opened(log: Log, content: persist.Content, checkpoint: Checkpoint, retries: int, n_threads: int) -> Stored:
+def _open(log: Log, content: persist.Content, checkpoint: Checkpoint, retries: int, n_threads: int) -> Stored:
     meta = content.meta
     sizes, numbers = Sizes(**meta["sizes"]), tuple(meta["numbers"])
     workers = checkpoint.read("workers", _workers_schema(log))
@@ -109,7 +109,7 @@ def _opened(log: Log, content: persist.Content, checkpoint: Checkpoint, retries:
 # ----------------------------------------------------------------------------------------------------------- writing
 
 
-def _written(
+def _write(
     log: Log, measured: Measured, checkpoint: Checkpoint, n_shards: int | None, source: str, retries: int
 ) -> bytes:
     """Write workers and shards, and then the manifest, without which they are nothing."""
@@ -117,36 +117,36 @@ def _written(
         _refuse_repeats(log)
     if measured.n_rows > _MOST_OF_A_TASK:
         _refuse_long_tasks(log)
-    coded = _coded(log, checkpoint)
+    coded = _encode(log, checkpoint)
     rows = min(max(_LEAST_ROWS, 8 * coded.n_workers * len(coded.labels) ** 2), _MOST_ROWS)
     bounds = _bounds(log, measured.n_rows, -(-measured.n_rows // rows) if n_shards is None else n_shards)
-    grouped = _placed(_rows(log, coded, checkpoint), bounds, log)
+    grouped = _assign_shards(_rows(log, coded, checkpoint), bounds, log)
     sizes = (coded.n_workers, len(coded.labels), len(coded.classes))
     kind = to_arrow_type(log.type_of("task"))
     build = Build(sizes, log.rules, log.what("task"), kind)
     shards = Sender(checkpoint).by_group(grouped, "shard", build, _shards_schema(log))
-    retried(lambda: checkpoint.write(shards, "shards", maxRecordsPerFile=1), retries)
+    retry(lambda: checkpoint.write(shards, "shards", maxRecordsPerFile=1), retries)
     data = _manifest(log, measured, checkpoint, coded, source)
     checkpoint.put("log", [("manifest", data)])
     return data
 
 
-def _coded(log: Log, checkpoint: Checkpoint) -> Coded:
+def _encode(log: Log, checkpoint: Checkpoint) -> Coded:
     """Dictionaries of labels, on the driver, and of workers, in the checkpoint; both in sorted order."""
     labelled = log.frame.where(~log.lacks("label"))
-    found = labelled.groupBy("label").count().limit(MAX_CLASSES + 1).toArrow()
-    check_n_classes(len(found), log.what("label"))
-    said = arrow.one_chunk(found.column("label"))
-    counts = found.column("count").to_numpy()
+    label_counts = labelled.groupBy("label").count().limit(MAX_CLASSES + 1).toArrow()
+    check_n_classes(len(label_counts), log.what("label"))
+    label_names = arrow.one_chunk(label_counts.column("label"))
+    counts = label_counts.column("count").to_numpy()
     rules = log.rules
-    codes, classes, labels = encoded_labels(Ids(said, log.what("label")), rules.classes, rules.abstain, counts)
+    codes, classes, labels = encoded_labels(Ids(label_names, log.what("label")), rules.classes, rules.abstain, counts)
     order = Window.orderBy("worker")
     workers = labelled.select("worker").distinct()
     numbered = workers.select((F.row_number().over(order) - 1).cast("long").alias("code"), "worker")
     checkpoint.write(numbered, "workers")
     there = checkpoint.read("workers", _workers_schema(log))
     assert there is not None
-    return Coded(said, codes.astype(np.int64), classes, labels, there.count())
+    return Coded(label_names, codes.astype(np.int64), classes, labels, there.count())
 
 
 def _bounds(log: Log, n_rows: int, n_shards: int) -> list[Any]:
@@ -159,17 +159,17 @@ def _bounds(log: Log, n_rows: int, n_shards: int) -> list[Any]:
         raise ValueError(f"n_shards must be at least 1, not {n_shards}")
     if n_shards == 1:
         return []
-    chosen = F.pmod(F.xxhash64("task"), F.lit(max(n_rows // max(_SAMPLE, 64 * n_shards), 1))) == 0
-    found = log.frame.where(chosen).groupBy("task").count().orderBy("task").toArrow()
-    ends = np.cumsum(found.column("count").to_numpy())
+    is_sampled = F.pmod(F.xxhash64("task"), F.lit(max(n_rows // max(_SAMPLE, 64 * n_shards), 1))) == 0
+    task_counts = log.frame.where(is_sampled).groupBy("task").count().orderBy("task").toArrow()
+    ends = np.cumsum(task_counts.column("count").to_numpy())
     if not len(ends):
         return []
     at = np.searchsorted(ends, np.arange(1, n_shards) * (ends[-1] / n_shards), side="left") + 1
-    tasks = found.column("task")
+    tasks = task_counts.column("task")
     return [tasks[int(i)].as_py() for i in np.unique(at) if i < len(tasks)]
 
 
-def _placed(frame: DataFrame, bounds: list[Any], log: Log) -> DataFrame:
+def _assign_shards(frame: DataFrame, bounds: list[Any], log: Log) -> DataFrame:
     """Rows with the shard of their task: how many bounds are not above it, found in steps that become half as long."""
     frame = frame.withColumn("shard", F.lit(0).cast("long"))
     if not bounds:
@@ -195,8 +195,8 @@ def _rows(log: Log, coded: Coded, checkpoint: Checkpoint) -> DataFrame:
 def extras(log: Log) -> list[Column]:
     """Columns of numbers and order, where there are any."""
     number = log.number()
-    found = [] if number is None else [number.alias("weight")]
-    return found + ([F.col("order")] if log.roles.order else [])
+    extra_columns = [] if number is None else [number.alias("weight")]
+    return extra_columns + ([F.col("order")] if log.roles.order else [])
 
 
 def joined_to_workers(frame: DataFrame, workers: DataFrame, n_workers: int) -> DataFrame:
@@ -217,9 +217,9 @@ def joined_to_labels(frame: DataFrame, log: Log, said: pa.Array, codes: npt.NDAr
 def _refuse_repeats(log: Log) -> None:
     """Raise for a worker's second answer to the same task."""
     labelled = log.frame.where(~log.lacks("label"))
-    found = labelled.groupBy("task", "worker").count().where("count > 1").orderBy("task", "worker").limit(1).toArrow()
-    if len(found):
-        row = found.to_pylist()[0]
+    repeats = labelled.groupBy("task", "worker").count().where("count > 1").orderBy("task", "worker").limit(1).toArrow()
+    if len(repeats):
+        row = repeats.to_pylist()[0]
         raise ValueError(
             f"worker {row['worker']!r} labeled task {row['task']!r} more than once; choose repeats='keep', or 'first' "
             "or 'last' with order_by="
@@ -260,7 +260,7 @@ def _manifest(log: Log, measured: Measured, checkpoint: Checkpoint, coded: Coded
             raise ValueError(row["error"])
     with_tasks = [row for row in rows if row["n_tasks"]]
     for row in frame.where("n_tasks > 0").select("summary").toLocalIterator():
-        parts = _unpacked(bytes(row[0]))
+        parts = _unpack(bytes(row[0]))
         whole.add(parts["all"], parts["who"])
         if n_labels > n_classes:
             of_classes.add(parts["classes"], parts["who"])
@@ -316,13 +316,13 @@ class Build:
 
         kinds = (pa.int64(), pa.binary(), pa.list_(self.kind), *[pa.int64()] * 3, pa.bool_(), pa.binary(), pa.int64())
         names = ["shard", "blob", "tasks", "n_tasks", "n_annotations", "checksum", "weighted", "summary", "unlabelled"]
-        found: list[Any]
+        result: list[Any]
         number = rows.column("shard")[0].as_py()
         try:
-            found = [number, *self._built(rows), None]
+            result = [number, *self._built(rows), None]
         except ValueError as error:
-            found = [number, None, None, 0, 0, 0, False, None, 0, str(error)]
-        columns = [pa.array([value], kind) for value, kind in zip(found, (*kinds, pa.string()), strict=True)]
+            result = [number, None, None, 0, 0, 0, False, None, 0, str(error)]
+        columns = [pa.array([value], kind) for value, kind in zip(result, (*kinds, pa.string()), strict=True)]
         return pa.table(columns, names=[*names, "error"])
 
     def _built(self, rows: pa.Table) -> list[Any]:
@@ -337,7 +337,7 @@ class Build:
             parts["classes"] = Summary.of(shard.without_abstentions().table())
         ids = names.arrow().cast(self.kind)
         sizes = [shard.n_tasks, shard.n_annotations, shard.checksum, shard.weighted]
-        return [shard.to_bytes(), ids, *sizes, _packed(parts, shard.who()), len(none)]
+        return [shard.to_bytes(), ids, *sizes, _pack(parts, shard.who()), len(none)]
 
 
 def table_of_rows(
@@ -378,7 +378,7 @@ def _in_order(rows: pa.Table, tasks: Ids, workers: npt.NDArray[np.uint32]) -> np
     return order
 
 
-def _packed(parts: dict[str, Summary], who: npt.NDArray[np.uint32]) -> bytes:
+def _pack(parts: dict[str, Summary], who: npt.NDArray[np.uint32]) -> bytes:
     """What is known of a shard, as plain arrays."""
     out = io.BytesIO()
     arrays = {"who": who}
@@ -388,12 +388,12 @@ def _packed(parts: dict[str, Summary], who: npt.NDArray[np.uint32]) -> bytes:
     return out.getvalue()
 
 
-def _unpacked(data: bytes) -> dict[str, Any]:
+def _unpack(data: bytes) -> dict[str, Any]:
     """Take back what `_packed` gave."""
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        found: dict[str, Any] = {"who": arrays["who"]}
+        arrays_out: dict[str, Any] = {"who": arrays["who"]}
         for name in ("all", "classes"):
             if f"{name}.numbers" in arrays:
                 columns = (arrays[f"{name}.{part}"] for part in ("workers", "labels", "lengths", "groups"))
-                found[name] = Summary(*columns, *arrays[f"{name}.numbers"].tolist())
-    return found
+                arrays_out[name] = Summary(*columns, *arrays[f"{name}.numbers"].tolist())
+    return arrays_out

@@ -86,8 +86,8 @@ class SparkEstimator(Estimator[SparkModel]):
     def __init__(self, **options: Any) -> None:
         super().__init__()
         defaults = {name: default for name, (default, _) in _COMMON.items()}
-        given = inspect.signature(self._library).parameters
-        defaults |= {name: parameter.default for name, parameter in given.items()}
+        parameters = inspect.signature(self._library).parameters
+        defaults |= {name: parameter.default for name, parameter in parameters.items()}
         for name in options:
             if name not in defaults:
                 raise TypeError(f"{type(self).__name__} has no option {name!r}; it has {', '.join(defaults)}")
@@ -95,8 +95,8 @@ class SparkEstimator(Estimator[SparkModel]):
         self._set(**options)
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{param.name}={value!r}" for param, value in self._paramMap.items())
-        return f"{type(self).__name__}({given})"
+        arguments = ", ".join(f"{param.name}={value!r}" for param, value in self._paramMap.items())
+        return f"{type(self).__name__}({arguments})"
 
     def _option(self, name: str) -> Any:
         return self.getOrDefault(name)
@@ -162,7 +162,7 @@ def _check_executors(spark: SparkSession) -> None:
     """Reject executors that do not have this library, in plain words."""
     import manyhands
 
-    wanted = manyhands.__version__
+    version = manyhands.__version__
 
     def look(batches: Any) -> Any:
         import pyarrow as pa
@@ -171,10 +171,10 @@ def _check_executors(spark: SparkSession) -> None:
             try:
                 import manyhands
 
-                found = manyhands.__version__
+                version = manyhands.__version__
             except ImportError as error:
-                found = f"none ({error})"
-            yield pa.RecordBatch.from_arrays([pa.array([found], pa.string())], names=["version"])
+                version = f"none ({error})"
+            yield pa.RecordBatch.from_arrays([pa.array([version], pa.string())], names=["version"])
 
     try:
         rows = spark.range(1).mapInArrow(look, "version string").toArrow()
@@ -183,9 +183,9 @@ def _check_executors(spark: SparkSession) -> None:
             raise
         reason = next(line for line in str(error).splitlines() if "No module named" in line)
         raise ImportError(f"Spark's workers cannot run Python with Arrow ({reason.strip()}); {_INSTALL}") from None
-    found = rows.column("version")[0].as_py()
-    if found != wanted:
-        raise ImportError(f"Spark's workers have manyhands {found}, and the driver {wanted}; {_INSTALL}")
+    version_there = rows.column("version")[0].as_py()
+    if version_there != version:
+        raise ImportError(f"Spark's workers have manyhands {version_there}, and the driver {version}; {_INSTALL}")
 
 
 _INSTALL = (

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from manyhands import _core
 from manyhands._base.names import Column, Names
 from manyhands.categorical.shards.passes import Counting, Known, Part, part_of
-from manyhands.spark.checkpoint import CHUNK, Checkpoint, joined
+from manyhands.spark.checkpoint import CHUNK, Checkpoint, join_chunks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,11 +80,11 @@ class Look:
         """Results of one shard."""
 
         def run() -> list[tuple[int, bytes]]:
-            found = self.function(names_of(rows) if self.opener is None else self.opener(rows))
-            data = pickle.dumps(found, protocol=5)
+            result = self.function(names_of(rows) if self.opener is None else self.opener(rows))
+            data = pickle.dumps(result, protocol=5)
             return [(start // CHUNK, data[start : start + CHUNK]) for start in range(0, len(data), CHUNK)]
 
-        return _sent(rows, run)
+        return _send(rows, run)
 
 
 @dataclass(frozen=True)
@@ -101,18 +101,18 @@ class Count:
         def run() -> list[tuple[int, bytes]]:
             counts, classes = (np.zeros(shape) for shape in self.shapes)
             part = self.opener(rows)
-            given = self.count(part, counts=counts, classes=classes)
-            found = [(_REST, pickle.dumps((classes, given), protocol=5))]
+            log_likelihood = self.count(part, counts=counts, classes=classes)
+            result = [(_REST, pickle.dumps((classes, log_likelihood), protocol=5))]
             if counts.size:
                 size, who = block_size(self.shapes[0]), part.shard.who()
                 ends = np.searchsorted(who, np.arange(0, len(counts) + size, size))
                 for block, (start, end) in enumerate(pairwise(ends.tolist())):
                     if end > start:
                         mine = who[start:end]
-                        found.append((block, pickle.dumps((mine, counts[mine]), protocol=5)))
-            return found
+                        result.append((block, pickle.dumps((mine, counts[mine]), protocol=5)))
+            return result
 
-        return _sent(rows, run)
+        return _send(rows, run)
 
 
 def block_size(shape: tuple[int, ...]) -> int:
@@ -120,13 +120,13 @@ def block_size(shape: tuple[int, ...]) -> int:
     return max(CHUNK // (8 * int(np.prod(shape[1:]))), 1)
 
 
-def _sent(rows: pa.Table, run: Callable[[], list[tuple[int, bytes]]]) -> pa.Table:
+def _send(rows: pa.Table, run: Callable[[], list[tuple[int, bytes]]]) -> pa.Table:
     """Results of a shard as rows, or what went wrong: to run the same again would not help."""
     try:
-        found = run()
+        results = run()
     except (ValueError, TypeError, MemoryError, KeyError) as error:
-        found = [(_FAILED, pickle.dumps(error))]
-    return _results(rows.column("shard")[0].as_py(), found)
+        results = [(_FAILED, pickle.dumps(error))]
+    return _results(rows.column("shard")[0].as_py(), results)
 
 
 def _results(shard: int, found: list[tuple[int, bytes]]) -> pa.Table:
@@ -196,8 +196,8 @@ class Sender:
             return self._by_frame(frame, key, packed, schema, True)
 
         def run(rows: pa.Table) -> pa.Table:
-            found: pa.Table = pickle.loads(packed)(rows)
-            return found
+            table: pa.Table = pickle.loads(packed)(rows)
+            return table
 
         return frame.groupBy(key).applyInArrow(run, schema)
 
@@ -213,13 +213,15 @@ class Sender:
         def run(rows: pa.Table) -> pa.Table:
             import pyarrow.compute as pc
 
-            sent = pc.is_valid(rows.column("chunk"))
-            parts = rows.filter(sent).select(["chunk", "chunks", "_data"]).rename_columns(["chunk", "chunks", "data"])
-            function = joined(parts)
+            is_sent = pc.is_valid(rows.column("chunk"))
+            parts = (
+                rows.filter(is_sent).select(["chunk", "chunks", "_data"]).rename_columns(["chunk", "chunks", "data"])
+            )
+            function = join_chunks(parts)
             if function is None:
                 raise ValueError("parameters got lost on the way")
-            found: pa.Table = pickle.loads(function)(rows.filter(pc.invert(sent)).drop(["chunk", "chunks", "_data"]))
-            return found
+            table: pa.Table = pickle.loads(function)(rows.filter(pc.invert(is_sent)).drop(["chunk", "chunks", "_data"]))
+            return table
 
         return together.groupBy(key).applyInArrow(run, schema)
 
@@ -230,8 +232,8 @@ class Sender:
 
 def packed_work(work: Work) -> bytes:
     """A function with all it knows, of this module or made on the way."""
-    found: bytes = cloudpickle.dumps(work)  # type: ignore[no-untyped-call]
-    return found
+    payload: bytes = cloudpickle.dumps(work)  # type: ignore[no-untyped-call]
+    return payload
 
 
 class Results:
@@ -242,9 +244,9 @@ class Results:
         shards, blocks = (rows.column(name).to_pylist() for name in ("shard", "block"))
         data = rows.column("data")
         self.rows = [(shards[i], blocks[i], data[int(i)]) for i in order]
-        for shard, block, found in self.rows:
+        for shard, block, results in self.rows:
             if block == _FAILED:
-                error: BaseException = pickle.loads(found.as_py())
+                error: BaseException = pickle.loads(results.as_py())
                 error.add_note(f"in shard {shard}")
                 raise error
 
@@ -257,13 +259,13 @@ class Results:
 
     def add(self, counts: Any, classes: Any) -> tuple[set[int], float]:
         """Add sums in the order of shards; return which shards there were, and the sum of the rest."""
-        total, seen = 0.0, set()
+        total, seen_tasks = 0.0, set()
         for shard, block, data in self.rows:
-            found = pickle.loads(data.as_py())
+            part = pickle.loads(data.as_py())
             if block == _REST:
-                classes += found[0]
-                total += found[1]
-                seen.add(shard)
+                classes += part[0]
+                total += part[1]
+                seen_tasks.add(shard)
             else:
-                counts[found[0]] += found[1]
-        return seen, total
+                counts[part[0]] += part[1]
+        return seen_tasks, total

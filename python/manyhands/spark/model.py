@@ -69,10 +69,10 @@ class SparkModel(Model):
         """
         posterior = self.aggregator._fitted().fit.posterior
         assert isinstance(posterior, StreamedPosterior)
-        held = posterior.shards
-        assert isinstance(held, SparkShards)
-        frames = held.directory.frames
-        work = Answer(_light(self.aggregator), posterior, held.opener(), self._kinds(), probabilities)
+        shards = posterior.shards
+        assert isinstance(shards, SparkShards)
+        frames = shards.directory.frames
+        work = Answer(_light(self.aggregator), posterior, shards.opener(), self._kinds(), probabilities)
         return frames.sender.by_row(
             frames.shards.select("shard", "blob", "tasks"), work, self._schema(probabilities), keep=True
         )
@@ -84,8 +84,8 @@ class SparkModel(Model):
         light._state = replace(now, workers=Names(np.arange(len(now.workers))))
         table = light.workers_frame()
         spark = frames.workers.sparkSession
-        found = spark.createDataFrame(table.rename_columns(["code", *table.column_names[1:]]))
-        return frames.workers.join(found, "code").orderBy("code").drop("code")
+        worker_frame = spark.createDataFrame(table.rename_columns(["code", *table.column_names[1:]]))
+        return frames.workers.join(worker_frame, "code").orderBy("code").drop("code")
 
     def transform(self, dataset: DataFrame, params: Any = None) -> DataFrame:
         """Return answers to the tasks of another frame, old or new, with the fitted workers, as `answers` does.
@@ -100,12 +100,12 @@ class SparkModel(Model):
         log = Log.of(dataset, self._log.roles, self._log.rules)
         measured = log.measured()
         labels = model._labels if model._knows_abstentions() else votes.directory.labels
-        known = joined_to_labels(log.frame, log, labels.arrow(), np.arange(len(labels)))
-        known = known.where(~log.lacks("label"))
-        self._refuse_unknown(known.where("said is null").select("label").distinct().limit(4).toArrow())
-        known = known.where(F.col("said") < len(model._labels))
+        log_rows = joined_to_labels(log.frame, log, labels.arrow(), np.arange(len(labels)))
+        log_rows = log_rows.where(~log.lacks("label"))
+        self._refuse_unknown(log_rows.where("said is null").select("label").distinct().limit(4).toArrow())
+        log_rows = log_rows.where(F.col("said") < len(model._labels))
         frames = votes.directory.frames
-        rows = joined_to_workers(known, frames.workers, votes.n_workers)
+        rows = joined_to_workers(log_rows, frames.workers, votes.n_workers)
         n_groups = -(-measured.n_rows // _ROWS)
         grouped = rows.select(
             F.pmod(F.xxhash64("task"), F.lit(n_groups)).alias("group"),
@@ -144,12 +144,12 @@ class SparkModel(Model):
 
 def _light(model: Aggregator, *, learnt: bool = False) -> Aggregator:
     """The model without what executors do not need: names, the log, and what was learned, unless they predict."""
-    taken, now = copy(model), model._fitted()
+    light, now = copy(model), model._fitted()
     none = now.classes.take(np.zeros(0, np.int64))
     fit = now.fit if learnt else without_arrays(now.fit)
     fit = replace(fit, posterior=DensePosterior(np.zeros((0, len(now.classes)))))
-    taken._state = replace(now, fit=fit, votes=None, reference=None, tasks=none, workers=none)
-    return taken
+    light._state = replace(now, fit=fit, votes=None, reference=None, tasks=none, workers=none)
+    return light
 
 
 @dataclass(frozen=True)
@@ -181,13 +181,13 @@ class Predict:
         """One row per task."""
         model, k = self.model, len(self.model._classes)
         workers, names = Ids(rows.column("worker"), "worker").encode()
-        known = np.full(len(names), -1, np.int64)
-        known[workers] = arrow.to_numpy(arrow.one_chunk(rows.column("code").fill_null(-1)))
+        gold_codes = np.full(len(names), -1, np.int64)
+        gold_codes[workers] = arrow.to_numpy(arrow.one_chunk(rows.column("code").fill_null(-1)))
         sizes = (len(names), len(model._labels), k)
         table, tasks, _ = table_of_rows(rows, Ids(rows.column("task"), "task"), workers, sizes, self.rules)
         assert table is not None
-        found: Any = model._posterior(table, known)
-        posterior = found.dense() if isinstance(found, Posterior) else np.ascontiguousarray(found[:, :k])
+        result: Any = model._posterior(table, gold_codes)
+        posterior = result.dense() if isinstance(result, Posterior) else np.ascontiguousarray(result[:, :k])
         return _frame(model, tasks, posterior, self.kinds, False)
 
 
@@ -196,8 +196,8 @@ def _frame(
 ) -> pa.Table:
     import pyarrow as pa
 
-    found = model._frame(tasks, model._fitted().fit.decide(DensePosterior(posterior)))
-    columns = [found.column(name) for name in ("task", "label", "confidence", "tied")]
+    frame = model._frame(tasks, model._fitted().fit.decide(DensePosterior(posterior)))
+    columns = [frame.column(name) for name in ("task", "label", "confidence", "tied")]
     columns[:2] = (column.cast(kind) for column, kind in zip(columns[:2], kinds, strict=True))
     names = ["task", "label", "confidence", "tied"]
     if probabilities:

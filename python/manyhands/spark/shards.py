@@ -18,7 +18,7 @@ from manyhands._base.names import Column, Names
 from manyhands.categorical.shards.directory import Directory
 from manyhands.categorical.shards.passes import Array, Counting, Part, Sharded
 from manyhands.errors import FileFormatError
-from manyhands.spark.checkpoint import retried
+from manyhands.spark.checkpoint import retry
 from manyhands.spark.jobs import GATHERED, RESULT, Count, Look, Opener, Place, Results, Sender, names_of, shard_of
 
 T = TypeVar("T")
@@ -58,8 +58,8 @@ class WorkerNames(Names):
     def _store(self) -> Any:
         if self._read is None:
             check_memory(32 * self._n, f"names of {plural(self._n, 'worker')}", "ask for model.workers()")
-            found = self._frame.orderBy("code").select("worker").toArrow().column(0)
-            self._read = Column(found, "worker").names()._store
+            names = self._frame.orderBy("code").select("worker").toArrow().column(0)
+            self._read = Column(names, "worker").names()._store
         return self._read
 
     @property
@@ -86,10 +86,10 @@ class Stored(Directory):
 
     def _row(self, index: int, column: str) -> Any:
         number = self.frames.numbers[index]
-        found = self.frames.shards.where(F.col("shard") == number).select(column).toArrow()
-        if len(found) != 1:
+        row = self.frames.shards.where(F.col("shard") == number).select(column).toArrow()
+        if len(row) != 1:
             raise _lacking(self.path, 1)
-        return found
+        return row
 
 
 class SparkShards(Sharded):
@@ -118,20 +118,20 @@ class SparkShards(Sharded):
     def _looked(self, frame: DataFrame, look: Look, numbers: list[int]) -> Iterator[Any]:
         if not numbers:
             return iter(())
-        found = Results(self._run(frame, look)).whole()
-        if found.keys() != set(numbers):
-            raise _lacking(self.directory.path, len(set(numbers) - found.keys()))
-        return (found[number] for number in numbers)
+        results = Results(self._run(frame, look)).whole()
+        if results.keys() != set(numbers):
+            raise _lacking(self.directory.path, len(set(numbers) - results.keys()))
+        return (results[number] for number in numbers)
 
     def add(self, count: Counting, counts: Array, classes: Array) -> float:
         """Add what a pass over each shard counts, in their order; return the sum of what it gives. One job."""
         frames = self.directory.frames
         work = Count(count, self.opener(), (counts.shape, classes.shape))
         in_blocks = counts.nbytes * len(frames.numbers) > GATHERED
-        found = Results(self._run(frames.shards.select("shard", "blob"), work, in_blocks))
-        seen, total = found.add(counts, classes)
-        if seen != set(frames.numbers):
-            raise _lacking(self.directory.path, len(set(frames.numbers) - seen))
+        results = Results(self._run(frames.shards.select("shard", "blob"), work, in_blocks))
+        n_seen, total = results.add(counts, classes)
+        if n_seen != set(frames.numbers):
+            raise _lacking(self.directory.path, len(set(frames.numbers) - n_seen))
         return total
 
     def opener(self) -> Opener:
@@ -146,10 +146,10 @@ class SparkShards(Sharded):
         frames = self.directory.frames
 
         def run() -> Any:
-            found = frames.sender.by_row(frame, work, RESULT)
-            return (frames.sender.add_blocks(found) if in_blocks else found).toArrow()
+            results = frames.sender.by_row(frame, work, RESULT)
+            return (frames.sender.add_blocks(results) if in_blocks else results).toArrow()
 
-        return retried(run, frames.retries)
+        return retry(run, frames.retries)
 
 
 def _lacking(path: Any, n: int) -> FileFormatError:

@@ -54,8 +54,8 @@ def _kind_of(estimator: Any, kind: str) -> str:
     """The kind of answers that an estimator takes; of one made by a function, what the caller says."""
     if isinstance(estimator, type) or not (isinstance(estimator, Estimator) or callable(estimator)):
         raise TypeError(f"expected an aggregator, or a function that makes one for a crowd, not {estimator!r}")
-    found: str = getattr(estimator, "_kind", kind)
-    return found
+    kind_name: str = getattr(estimator, "_kind", kind)
+    return kind_name
 
 
 def _checks_in(kind: str) -> Any:

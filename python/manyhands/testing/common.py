@@ -36,8 +36,8 @@ def check_clone(subject: Subject) -> None:
         copies.append(sklearn_clone(model))
     for copied in copies:
         require(type(copied) is type(model), f"a clone is a {type(copied).__name__}")
-        shown = repr(subject.make(subject.standard))
-        require(repr(copied) == shown, f"a clone shows itself as {copied!r}")
+        text = repr(subject.make(subject.standard))
+        require(repr(copied) == text, f"a clone shows itself as {copied!r}")
         for name in results_of(copied):
             with raises(mh.errors.NotFittedError, f"{name} of a clone"):
                 getattr(copied, name)
@@ -59,13 +59,13 @@ def check_params(subject: Subject) -> None:
 def check_repr(subject: Subject) -> None:
     """An estimator shows itself as the call that makes it, unless its parameters are too long for that."""
     model = subject.make(subject.standard)
-    shown = repr(model)
-    require(shown.startswith(f"{type(model).__name__}("), f"it shows itself as {shown}")
-    if "array" in shown or "..." in shown:
+    text = repr(model)
+    require(text.startswith(f"{type(model).__name__}("), f"it shows itself as {text}")
+    if "array" in text or "..." in text:
         return
     names = {**vars(mh), type(model).__name__: type(model), "inf": float("inf"), "nan": float("nan")}
-    made = eval(shown, names)
-    np.testing.assert_equal(made.get_params(), model.get_params(), err_msg=f"{shown} makes another estimator")
+    copied = eval(text, names)
+    np.testing.assert_equal(copied.get_params(), model.get_params(), err_msg=f"{text} makes another estimator")
 
 
 def check_before_fit(subject: Subject) -> None:
@@ -183,8 +183,8 @@ def check_contract(subject: Subject) -> None:
             require("confidence" in frame.column_names, f"{what} has no confidence")
         if "low" in frame.column_names and what == "to_frame":
             require((frame.schema.metadata or {}).get(b"level"), f"{what} has intervals without a level")
-    wanted = ["worker", "n_answers", "skill", "skill_error"]
-    require(workers.column_names[:4] == wanted, f"workers_frame begins with {workers.column_names[:4]}")
+    columns_expected = ["worker", "n_answers", "skill", "skill_error"]
+    require(workers.column_names[:4] == columns_expected, f"workers_frame begins with {workers.column_names[:4]}")
     require(workers.num_rows == len(model.workers_), f"workers_frame has {workers.num_rows} rows")
     require(tasks.num_rows == len(about), f"tasks_frame has {tasks.num_rows} rows")
     require(tasks.column(0).to_pylist() == about, "tasks_frame is not in the order of the names")
@@ -202,11 +202,11 @@ def check_contract(subject: Subject) -> None:
 
 
 def _check_explanation(model: Any, votes: Any, task: Any, *given: Any) -> None:
-    found = model.explain(task, *given)
-    require(found.task == task, f"an explanation is of {found.task!r}, not of {task!r}")
-    require(str(task) in str(found), "an explanation does not print its task")
-    require("worker" in found.to_frame().column_names, "an explanation names no workers")
-    plain = found.to_dict()
+    explanation = model.explain(task, *given)
+    require(explanation.task == task, f"an explanation is of {explanation.task!r}, not of {task!r}")
+    require(str(task) in str(explanation), "an explanation does not print its task")
+    require("worker" in explanation.to_frame().column_names, "an explanation names no workers")
+    plain = explanation.to_dict()
     require({"task", "answer", "confidence", "votes"} <= set(plain), f"an explanation has {sorted(plain)}")
     json.dumps(plain, default=str)
     with raises((KeyError, ValueError), "explain of an unknown name", "no such name"):
@@ -214,14 +214,14 @@ def _check_explanation(model: Any, votes: Any, task: Any, *given: Any) -> None:
 
 
 def _check_prediction(model: Any, votes: Any) -> None:
-    given = (model.items_[:1], model.items_[:1]) if model._parts[0] == "items" else (votes,)
+    arguments = (model.items_[:1], model.items_[:1]) if model._parts[0] == "items" else (votes,)
     try:
-        found = model.predict(*given)
+        predictions = model.predict(*arguments)
     except NotImplementedError as error:
         require(type(model).__name__ in str(error), "predict does not say which method cannot predict")
     else:
         n = 1 if model._parts[0] == "items" else len(model.answers_)
-        require(len(found) == n, f"predict returns {len(found)} answers for {n}")
+        require(len(predictions) == n, f"predict returns {len(predictions)} answers for {n}")
 
 
 # ---------------------------------------------------------------------- for kinds whose logs are a `TaskLog`
@@ -250,8 +250,8 @@ def check_renaming(subject: Subject) -> None:
         order = np.random.default_rng(1).permutation(int(codes.max()) + 1)
         after = subject.fitted(replace(log, **{part: order[codes]}))
         place = order if part == "tasks" else np.arange(len(before.tasks_))
-        moved = [after.answers_[task] for task in place]
-        _assert_equal_answers(moved, before.answers_, f"answers change with the names of {part}")
+        answers_renamed = [after.answers_[task] for task in place]
+        _assert_equal_answers(answers_renamed, before.answers_, f"answers change with the names of {part}")
         assert_close(after.confidence_[place], before.confidence_, SAME, f"confidence_, {part} renamed")
 
 
@@ -311,14 +311,14 @@ def check_fits_side_by_side(subject: Subject) -> None:
 def check_progress(subject: Subject) -> None:
     """Progress is reported in iterations, at least once and at the end, and changes nothing."""
     votes, alone = subject.standard.votes(), subject.fitted()
-    seen: list[tuple[int, float]] = []
+    calls: list[tuple[int, float]] = []
     model = subject.make(subject.standard)
-    model.fit(votes, progress=lambda step, objective: seen.append((step, objective)))
+    model.fit(votes, progress=lambda step, objective: calls.append((step, objective)))
     assert_same_bits(model, alone, "fits with and without progress")
-    require(seen, "nothing was reported, not even the end")
-    for step, objective in seen:
+    require(calls, "nothing was reported, not even the end")
+    for step, objective in calls:
         require(type(step) is int and type(objective) is float, f"progress was told {step!r} and {objective!r}")
-    steps = [step for step, _ in seen]
+    steps = [step for step, _ in calls]
     require(steps[-1] == model.n_iter_, f"the last report was of iteration {steps[-1]}, not of {model.n_iter_}")
     most = model._iterations()
     require(most is None or max(steps) <= most, f"iteration {max(steps)} was reported, of at most {most}")
@@ -369,7 +369,7 @@ def check_interrupt(subject: Subject) -> None:
 
 def _interrupts(model: Any, votes: Any, seconds: float | None) -> bool:
     """Press Ctrl-C every that many seconds, or when progress is first reported, until a fit notices or has ended."""
-    arrived, done = False, threading.Event()
+    arrived, interrupted = False, threading.Event()
 
     def run() -> None:
         press_on_report = {"progress": lambda *_: signal.raise_signal(signal.SIGINT)} if seconds is None else {}
@@ -383,7 +383,7 @@ def _interrupts(model: Any, votes: Any, seconds: float | None) -> bool:
             raise KeyboardInterrupt
 
     def press() -> None:
-        while not (arrived or done.wait(seconds)):
+        while not (arrived or interrupted.wait(seconds)):
             _thread.interrupt_main()
 
     before = signal.signal(signal.SIGINT, handle)
@@ -395,7 +395,7 @@ def _interrupts(model: Any, votes: Any, seconds: float | None) -> bool:
     except KeyboardInterrupt:
         return True
     finally:
-        done.set()
+        interrupted.set()
         if seconds is not None:
             presser.join()
         signal.signal(signal.SIGINT, before)

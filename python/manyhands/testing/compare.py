@@ -53,14 +53,14 @@ def assert_same_bits(
     """All results of two models are equal, to the last bit; `comparable` makes numbers of those that are not."""
     require(type(a) is type(b), f"{what}: {type(a).__name__} against {type(b).__name__}")
     for name in results_of(a):
-        one, other = (comparable(_asked(model, name)) for model in (a, b))
+        one, other = (comparable(_result_or_error(model, name)) for model in (a, b))
         try:
             np.testing.assert_equal(one, other)
         except AssertionError as error:
             raise AssertionError(f"{name} of {what} differs") from error
 
 
-def _asked(model: Any, name: str) -> Any:
+def _result_or_error(model: Any, name: str) -> Any:
     """A result, or the message of its rejection: some settings leave a result out."""
     try:
         return getattr(model, name)

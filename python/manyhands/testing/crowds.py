@@ -49,8 +49,8 @@ class Crowd:
     def renamed(self, part: str, order: Rows) -> Crowd:
         """The same log with names exchanged: the i-th of the tasks, say, now bears the name of the order[i]-th."""
         names = getattr(self, part)
-        moved: dict[str, Any] = {part: tuple(names[i] for i in order)}
-        return replace(self, **moved)
+        changes: dict[str, Any] = {part: tuple(names[i] for i in order)}
+        return replace(self, **changes)
 
     def of_at_most(self, n_classes: int | None) -> Crowd:
         """The log, with classes laid together where it has more than so many."""

@@ -25,8 +25,8 @@ _KINDS: dict[type, tuple[type[networks.NetworkSubject], Iterable[Callable[[Any],
 
 def network_checks(make: Callable[[Any], Any], skip: Mapping[str, str]) -> Iterator[tuple[str, Callable[[], None]]]:
     """The checks of whatever `make` makes of a network; see :func:`manyhands.testing.network_checks`."""
-    made = make(nn.Linear(networks.FEATURES, 3)) if callable(make) else None
+    example = make(nn.Linear(networks.FEATURES, 3)) if callable(make) else None
     for base, (subject, checks) in _KINDS.items():
-        if isinstance(made, base):
-            return checks_of(subject(type(made).__name__, make, skip), (*networks.CHECKS, *checks))
+        if isinstance(example, base):
+            return checks_of(subject(type(example).__name__, make, skip), (*networks.CHECKS, *checks))
     raise TypeError(f"expected the class of a learner or a way to defer, or a function that makes one, not {make!r}")

@@ -32,15 +32,15 @@ class CrowdSamples(Samples):
         return votes
 
 
-def drawn(
+def draw_samples(
     n: int, n_classes: int = 3, n_workers: int = 9, per_task: int = 3, seed: int = 0, **crowd: Any
 ) -> CrowdSamples:
     """Samples of classes that are normal distributions, and a simulated crowd."""
     X, truth = synthetic.gaussians(n, n_classes, n_features=FEATURES, separation=3.0, seed=seed)
-    made = mh.simulate(
+    simulation = mh.simulate(
         truth=truth, n_workers=n_workers, n_classes=n_classes, labels_per_task=per_task, seed=seed, **crowd
     )
-    return CrowdSamples(X.astype(np.float32), (made.log,), truth)
+    return CrowdSamples(X.astype(np.float32), (simulation.log,), truth)
 
 
 class LearnerSubject(NetworkSubject):
@@ -48,7 +48,7 @@ class LearnerSubject(NetworkSubject):
 
     def samples(self, n: int) -> CrowdSamples:
         """So many samples with labels of nine workers."""
-        return drawn(n)
+        return draw_samples(n)
 
     def answers(self, model: Any, samples: Samples) -> dict[str, Callable[[], Any]]:
         """Predictions from the samples alone, and with labels."""
@@ -63,7 +63,7 @@ class LearnerSubject(NetworkSubject):
 
 def check_results(subject: LearnerSubject) -> None:
     """Probabilities are probabilities, shapes fit, and the score is the share of right predictions."""
-    samples = drawn(120)
+    samples = draw_samples(120)
     model = subject.trained(samples)
     for probs in (model.predict_proba(samples.X), model.predict_proba(samples.X, samples.votes)):
         assert_probabilities(probs, (120, 3), "predict_proba")
@@ -80,10 +80,10 @@ def check_results(subject: LearnerSubject) -> None:
 
 def _odd() -> Iterator[tuple[str, CrowdSamples]]:
     """Crowds of which something is at its least."""
-    yield "one label a sample", drawn(120, per_task=1)
-    yield "one worker", drawn(120, n_workers=1, per_task=1)
-    yield "two classes", drawn(120, n_classes=2)
-    usual = drawn(120)
+    yield "one label a sample", draw_samples(120, per_task=1)
+    yield "one worker", draw_samples(120, n_workers=1, per_task=1)
+    yield "two classes", draw_samples(120, n_classes=2)
+    usual = draw_samples(120)
     yield "one class", CrowdSamples(usual.X, (Annotations.from_dense(np.zeros((120, 2), np.int64)),), usual.truth)
     columns = usual.votes.to_frame()
     wider = Annotations.from_arrays(*(columns[name] for name in ("task", "worker", "label")), classes=range(4))
@@ -106,14 +106,17 @@ def check_odd_crowds(subject: LearnerSubject) -> None:
 
 def check_start_from(subject: LearnerSubject) -> None:
     """An aggregator to start from changes what is learned, fitted or not alike, or is rejected by name."""
-    samples = drawn(120)
+    samples = draw_samples(120)
     start = mh.DawidSkene(model="one-coin")
     if not starts(subject.model(start_from=start), samples):
         return
-    found = subject.trained(samples, start_from=start).predict_proba(samples.X)
-    require((found != subject.trained(samples).predict_proba(samples.X)).any(), "start_from changes nothing")
+    probabilities = subject.trained(samples, start_from=start).predict_proba(samples.X)
+    require((probabilities != subject.trained(samples).predict_proba(samples.X)).any(), "start_from changes nothing")
     fitted = subject.trained(samples, start_from=mh.DawidSkene(model="one-coin").fit(samples.votes))
-    require((fitted.predict_proba(samples.X) == found).all(), "a fitted aggregator is another start than a fresh one")
+    require(
+        (fitted.predict_proba(samples.X) == probabilities).all(),
+        "a fitted aggregator is another start than a fresh one",
+    )
 
 
 def starts(model: Any, samples: CrowdSamples) -> bool:
@@ -128,7 +131,7 @@ def starts(model: Any, samples: CrowdSamples) -> bool:
 
 def check_misaligned(subject: LearnerSubject) -> None:
     """Samples that are not finite, or that the labels' tasks are not found among, are rejected by name."""
-    samples = drawn(60)
+    samples = draw_samples(60)
     holed = np.where(np.arange(60)[:, None] == 7, np.nan, samples.X)
     with raises(ValueError, "samples with NaN", "row 7"):
         subject.model().fit(holed, samples.votes)
@@ -138,12 +141,15 @@ def check_misaligned(subject: LearnerSubject) -> None:
 
 def check_learns(subject: LearnerSubject) -> None:
     """From a crowd of fair workers it learns to be right more often than the labels that it was given."""
-    samples = drawn(600, n_workers=12, crowd="one-coin", accuracy=(0.6, 0.8))
+    samples = draw_samples(600, n_workers=12, crowd="one-coin", accuracy=(0.6, 0.8))
     tasks, _, labels = samples.votes.codes()
     single = (labels == samples.truth[samples.votes.tasks[tasks]]).mean()
     model = subject.trained(samples, max_epochs=25, lr=5e-3, worker_lr=5e-3)
-    for name, found in (("alone", model.predict(samples.X)), ("with labels", model.predict(samples.X, samples.votes))):
-        right = (found == samples.truth).mean()
+    for name, predictions in (
+        ("alone", model.predict(samples.X)),
+        ("with labels", model.predict(samples.X, samples.votes)),
+    ):
+        right = (predictions == samples.truth).mean()
         require(right > single + 0.1, f"samples {name} are told by {right:.3f}, where a label is right in {single:.3f}")
 
 
@@ -213,8 +219,8 @@ class SamenessSubject(NetworkSubject):
         X = _features(n)
         pairs = _pairs(X)
         same = (X[pairs["left"], 0] > 0) == (X[pairs["right"], 0] > 0)
-        said = same ^ (np.random.default_rng(1).random(4 * n) < 0.2)
-        return Samples(X, (mh.Similarities.from_arrays(pairs["left"], pairs["right"], pairs["worker"], said),))
+        answers = same ^ (np.random.default_rng(1).random(4 * n) < 0.2)
+        return Samples(X, (mh.Similarities.from_arrays(pairs["left"], pairs["right"], pairs["worker"], answers),))
 
     def answers(self, model: Any, samples: Samples) -> dict[str, Callable[[], Any]]:
         """Memberships, and what is known of the workers."""

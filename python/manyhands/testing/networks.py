@@ -140,9 +140,9 @@ def check_fit(subject: NetworkSubject) -> None:
     """Fit returns the estimator, an entry of the history for each epoch, and a network in evaluation mode."""
     model = subject.model()
     require(model.fit(subject.standard.X, *subject.standard.given) is model, "fit does not return the estimator itself")
-    epochs, told = model.history_["epoch"], model.history_["loss"]
-    require(len(epochs) == len(told) > 0, "history_ has no loss for each epoch")
-    assert_finite(told, "the loss of history_")
+    epochs, losses = model.history_["epoch"], model.history_["loss"]
+    require(len(epochs) == len(losses) > 0, "history_ has no loss for each epoch")
+    assert_finite(losses, "the loss of history_")
     require(not model.network_.training, "network_ is left in training mode")
 
 

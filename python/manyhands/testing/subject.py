@@ -100,8 +100,8 @@ class Subject(Checked):
     def of(cls, estimator: Any, skip: Mapping[str, str]) -> Self:
         """The subject of the checks of an estimator, or of a function that makes one for a log of its kind."""
         make = estimator if callable(estimator) else lambda _: clone(estimator)
-        made = make(cls("", make).standard)
-        return cls(repr(made), make, {**made._skipped_checks, **skip})
+        subject = make(cls("", make).standard)
+        return cls(repr(subject), make, {**subject._skipped_checks, **skip})
 
     def answers(self, model: Any, votes: Any) -> dict[str, Callable[[], Any]]:
         """What can be asked of a fitted model in addition to its results: methods by name, ready to be called."""
@@ -187,12 +187,12 @@ def _ready(subject: S, name: str, check: Check[S]) -> Callable[[], None]:
             except unittest.SkipTest:
                 raise
             except Exception as error:
-                raise AssertionError(f"{subject} fails the check {name}: {_told(error)}") from error
+                raise AssertionError(f"{subject} fails the check {name}: {_report(error)}") from error
 
     return run
 
 
-def _told(error: Exception) -> str:
+def _report(error: Exception) -> str:
     text = str(error).strip() or "no message"
     return text if isinstance(error, AssertionError) else f"{type(error).__name__}: {text}"
 

@@ -33,7 +33,7 @@ class TeamSamples(Samples):
     some: Answers
 
 
-def drawn(
+def draw_team(
     n: int = CASES,
     n_classes: int = 3,
     n_experts: int = EXPERTS,
@@ -44,13 +44,13 @@ def drawn(
     """Experts who know some of the classes, each others, and guess in half of the cases of the rest."""
     X, truth = synthetic.gaussians(n, n_classes, n_features=FEATURES, separation=separation, seed=seed)
     rng = np.random.default_rng([seed, 1])
-    known = (truth[:, None] + np.arange(n_experts)) % 2 == 0
-    guess = ~known & (rng.random((n, n_experts)) < 0.5)
+    is_correct = (truth[:, None] + np.arange(n_experts)) % 2 == 0
+    guess = ~is_correct & (rng.random((n, n_experts)) < 0.5)
     full = np.where(guess, rng.integers(n_classes, size=guess.shape), truth[:, None])
-    return asked(X.astype(np.float32), truth, full, np.where(rng.random(full.shape) < missing, -1, full))
+    return with_answers(X.astype(np.float32), truth, full, np.where(rng.random(full.shape) < missing, -1, full))
 
 
-def asked(X: Array, truth: Answers, full: Answers, some: Answers) -> TeamSamples:
+def with_answers(X: Array, truth: Answers, full: Answers, some: Answers) -> TeamSamples:
     """Cases of which some answers were asked for."""
     return TeamSamples(X, (truth, table(some)), truth, full, some)
 
@@ -69,7 +69,7 @@ class TeamSubject(NetworkSubject):
 
     def samples(self, n: int) -> TeamSamples:
         """So many cases with answers of three experts."""
-        return drawn(n)
+        return draw_team(n)
 
     def answers(self, model: Any, samples: Samples) -> dict[str, Callable[[], Any]]:
         """Classes, options, and decisions of every kind."""
@@ -86,7 +86,7 @@ class TeamSubject(NetworkSubject):
 
 def check_results(subject: TeamSubject) -> None:
     """Probabilities are probabilities, shapes fit, and a decision keeps the coverage."""
-    samples = drawn()
+    samples = draw_team()
     model = subject.trained(samples, coverage=0.5)
     assert_probabilities(model.predict_proba(samples.X), (CASES, 3), "predict_proba")
     assert_probabilities(model.defer_proba(samples.X), (CASES, EXPERTS + 1), "defer_proba")
@@ -103,30 +103,30 @@ def check_results(subject: TeamSubject) -> None:
 
 def check_score(subject: TeamSubject) -> None:
     """The score is that of the decisions, with answers looked up; the best decision is what is expected of the best."""
-    samples = drawn()
+    samples = draw_team()
     model = subject.trained(samples)
     own = model.predict(samples.X)
     for how, by in (("argmax", "gate"), ("capacity", "gate"), ("threshold", "accuracy"), ("capacity", "accuracy")):
         options = {"coverage": 0.4, "how": how, "by": by}
         who = model.decide(samples.X, **options).who
-        said = np.c_[samples.full, own][np.arange(CASES), who]
-        found = model.score(samples.X, samples.truth, table(samples.full), **options)
-        assert_close(found, (said == samples.truth).mean(), 1e-12, f"the score by {how} of {by}")
+        labels = np.c_[samples.full, own][np.arange(CASES), who]
+        score = model.score(samples.X, samples.truth, table(samples.full), **options)
+        assert_close(score, (labels == samples.truth).mean(), 1e-12, f"the score by {how} of {by}")
     best = model.decide(samples.X, coverage=(0.0, 1.0), by="accuracy").expected_accuracy
     assert_close(best, model.expected_accuracy(samples.X).max(axis=1), 1e-6, "expected_accuracy of the best decision")
 
 
 def check_odd_teams(subject: TeamSubject) -> None:
     """One expert, many, few answers, one who never errs, two classes: answers are finite and coverage is kept."""
-    usual = drawn()
+    usual = draw_team()
     right = usual.some.copy()
     right[:, 0] = usual.truth
     cases = {
-        "one expert": drawn(n_experts=1),
-        "many experts": drawn(n_experts=12),
-        "most answers missing": drawn(missing=0.9),
-        "two classes": drawn(n_classes=2),
-        "an expert who never errs": asked(usual.X, usual.truth, usual.full, right),
+        "one expert": draw_team(n_experts=1),
+        "many experts": draw_team(n_experts=12),
+        "most answers missing": draw_team(missing=0.9),
+        "two classes": draw_team(n_classes=2),
+        "an expert who never errs": with_answers(usual.X, usual.truth, usual.full, right),
     }
     for case, samples in cases.items():
         with warnings.catch_warnings():
@@ -135,27 +135,29 @@ def check_odd_teams(subject: TeamSubject) -> None:
             model = subject.trained(samples, subject.network(int(samples.truth.max()) + 1), coverage=0.5)
         assert_finite(model.defer_proba(samples.X), f"defer_proba, {case},")
         assert_finite(model.expected_accuracy(samples.X), f"expected_accuracy, {case},")
-        kept = (model.decide(samples.X).who == samples.full.shape[1]).sum()
-        require(kept == CASES // 2, f"with {case} the classifier takes {kept} of {CASES} cases, and half was asked for")
+        n_own = (model.decide(samples.X).who == samples.full.shape[1]).sum()
+        require(
+            n_own == CASES // 2, f"with {case} the classifier takes {n_own} of {CASES} cases, and half was asked for"
+        )
 
 
 def check_one_answer(subject: TeamSubject) -> None:
     """A table in which a single expert answered a single case still trains, and decides."""
-    samples = drawn(20)
+    samples = draw_team(20)
     one = np.where((np.arange(20)[:, None] == 3) & (np.arange(EXPERTS) == 0), samples.truth[:, None], -1)
-    model = subject.trained(asked(samples.X, samples.truth, samples.full, one))
+    model = subject.trained(with_answers(samples.X, samples.truth, samples.full, one))
     require(model.experts_.tolist() == [0], "experts_ names those who never answered")
     require(model.decide(samples.X[:1], coverage=1.0).who.tolist() == [1], "full coverage goes to the expert")
 
 
 def check_all_or_nothing(subject: TeamSubject) -> None:
     """Coverage of nothing and of everything is kept, and all of the classifier's is the classifier alone."""
-    samples = drawn()
+    samples = draw_team()
     for coverage in (0.0, 1.0):
         model = subject.trained(samples, coverage=coverage)
         for how in ("capacity", "threshold"):
-            found = (model.decide(samples.X, how=how).who == EXPERTS).mean()
-            require(abs(found - coverage) <= ROUNDED, f"coverage {coverage} by {how} is {found:.3f}")
+            share = (model.decide(samples.X, how=how).who == EXPERTS).mean()
+            require(abs(share - coverage) <= ROUNDED, f"coverage {coverage} by {how} is {share:.3f}")
         score = assert_finite(model.score(samples.X, samples.truth, table(samples.full)), "score")
         if coverage:
             alone = (model.predict(samples.X) == samples.truth).mean()
@@ -164,7 +166,7 @@ def check_all_or_nothing(subject: TeamSubject) -> None:
 
 def check_workloads(subject: TeamSubject) -> None:
     """Workloads are kept: even ones, bounds of single experts, and none."""
-    samples = drawn()
+    samples = draw_team()
     model = subject.trained(samples, coverage=0.4, workload="balanced")
     shares = np.bincount(model.decide(samples.X).who, minlength=4) / CASES
     assert_close(shares, [0.2, 0.2, 0.2, 0.4], 1e-12, "a balanced workload")
@@ -177,18 +179,18 @@ def check_workloads(subject: TeamSubject) -> None:
 
 def check_names_and_order(subject: TeamSubject) -> None:
     """Experts by another name, and cases in another order, give the same decisions, by name."""
-    samples = drawn()
+    samples = draw_team()
     names = np.array(["zoe", "amy", "mia"])
     model = subject.model().fit(samples.X, samples.truth, votes := table(samples.some, names))
     require(model.experts_.tolist() == ["amy", "mia", "zoe"], "experts_ are not in the order of their names")
     order = [1, 2, 0]
-    same = subject.trained(asked(samples.X, samples.truth, samples.full[:, order], samples.some[:, order]))
+    same = subject.trained(with_answers(samples.X, samples.truth, samples.full[:, order], samples.some[:, order]))
     assert_close(model.defer_proba(samples.X), same.defer_proba(samples.X), 1e-6, "experts by another name")
     rows = np.random.default_rng(0).permutation(CASES)
     options = {"missing": "available"}
     whole = model.score(samples.X, samples.truth, votes, tasks=np.arange(CASES), **options)
-    moved = model.score(samples.X[rows], samples.truth[rows], votes, tasks=rows, **options)
-    assert_close(moved, whole, 1e-12, "the score of cases in another order")
+    permuted = model.score(samples.X[rows], samples.truth[rows], votes, tasks=rows, **options)
+    assert_close(permuted, whole, 1e-12, "the score of cases in another order")
 
 
 def check_learns(subject: TeamSubject) -> None:
@@ -205,10 +207,10 @@ def check_chooses(subject: TeamSubject) -> None:
 
 def _on_new_cases(subject: TeamSubject) -> tuple[float, float, float]:
     """How often the team is right, the classifier alone, and a team of the same coverage that draws lots."""
-    whole = drawn(4600, n_experts=2, missing=0.2, separation=1.2, seed=4)
+    whole = draw_team(4600, n_experts=2, missing=0.2, separation=1.2, seed=4)
     old, new = slice(0, 600), slice(600, None)
-    known = asked(whole.X[old], whole.truth[old], whole.full[old], whole.some[old])
-    model = subject.trained(known, coverage=0.4, max_epochs=8)
+    old_samples = with_answers(whole.X[old], whole.truth[old], whole.full[old], whole.some[old])
+    model = subject.trained(old_samples, coverage=0.4, max_epochs=8)
     X, truth, full = whole.X[new], whole.truth[new], whole.full[new]
     alone = float((model.predict(X) == truth).mean())
     by_lot = 0.4 * alone + 0.6 * float((full == truth[:, None]).mean())

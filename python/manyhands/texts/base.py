@@ -77,9 +77,9 @@ class TextAggregator(TaskEstimator[Texts, TextFit, TaskFitted[TextFit]]):
         return {name: getattr(fit, attribute) for name, attribute in self._of_workers.items()}
 
     def _compared(self, rows: pa.Table, place: int) -> Columns:
-        decided = self._fitted().fit.texts[place]
+        answer = self._fitted().fit.texts[place]
         error_rates = [
-            word_error_rate([text], [decided]) if decided else float(bool(text))
+            word_error_rate([text], [answer]) if answer else float(bool(text))
             for text in rows.column("text").to_pylist()
         ]
         return {"agreement": np.maximum(1.0 - np.array(error_rates), 0.0)}

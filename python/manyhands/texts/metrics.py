@@ -99,9 +99,9 @@ def _error_rate(texts: Iterable[str], truth: Iterable[str], level: str, fold: bo
 
 def measures(known: Known, model: Any) -> dict[str, Any]:
     """Error rates of texts against known ones, and the mean confidence."""
-    wanted = known.columns("task", "text")
-    ours, rows = known.matched(model.tasks_, wanted["task"])
-    texts, truth = model.texts_[ours].tolist(), [str(wanted["text"][row] or "") for row in rows]
+    truth_columns = known.columns("task", "text")
+    ours, rows = known.matched(model.tasks_, truth_columns["task"])
+    texts, truth = model.texts_[ours].tolist(), [str(truth_columns["text"][row] or "") for row in rows]
     return {
         "word_error_rate": word_error_rate(texts, truth),
         "character_error_rate": character_error_rate(texts, truth),

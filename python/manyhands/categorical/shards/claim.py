@@ -113,10 +113,10 @@ class Claim:
 
     def _acquired(self) -> int:
         """Lock the directory; returns the open lock file."""
-        path, told = self.path / _LOCK, False
+        path, is_reported = self.path / _LOCK, False
         while True:
             handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
-            if _locked(handle, self.path):
+            if _lock(handle, self.path):
                 # The process that had it before may have deleted the file in the meantime.
                 with suppress(OSError):
                     if os.path.samestat(os.fstat(handle), path.stat()):
@@ -126,13 +126,13 @@ class Claim:
             os.close(handle)
             if not self._wait:
                 raise FileExistsError(f"another process is writing shards to {self.path}; name another directory")
-            if not told:
+            if not is_reported:
                 warn_of_data(f"another process is encoding a log to {self.path}: waiting until it has finished")
-                told = True
+                is_reported = True
             time.sleep(_PAUSE)
 
 
-def _locked(handle: int, path: Path) -> bool:
+def _lock(handle: int, path: Path) -> bool:
     """Lock an open file unless another process has done so."""
     try:
         if sys.platform == "win32":

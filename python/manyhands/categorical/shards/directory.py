@@ -84,9 +84,16 @@ class Directory:
             shard = _core.Shard.read(os.fspath(path), check=check)
         except ValueError as error:
             raise FileFormatError(f"{path}: {error}") from None
-        found = (shard.n_tasks, shard.n_annotations, shard.crowd, shard.n_labels, shard.n_classes, shard.checksum)
-        wanted = (entry.n_tasks, entry.n_annotations, sizes.n_workers, sizes.n_labels, sizes.n_classes, entry.checksum)
-        if found != wanted:
+        header = (shard.n_tasks, shard.n_annotations, shard.crowd, shard.n_labels, shard.n_classes, shard.checksum)
+        expected = (
+            entry.n_tasks,
+            entry.n_annotations,
+            sizes.n_workers,
+            sizes.n_labels,
+            sizes.n_classes,
+            entry.checksum,
+        )
+        if header != expected:
             raise FileFormatError(
                 f"{path} is a shard of another log than its directory is of; write the directory again"
             )
@@ -221,7 +228,7 @@ def open_directory(path: str | os.PathLike[str]) -> Directory:
     of_classes = (
         Summary.unpacked(content, "classes", len(workers), len(classes)) if len(labels) > len(classes) else None
     )
-    found = Directory(
+    directory = Directory(
         path=where,
         folder=folder,
         sizes=sizes,
@@ -235,10 +242,10 @@ def open_directory(path: str | os.PathLike[str]) -> Directory:
         unlabelled=unpacked_names(content, "unlabelled"),
         summaries=(summary, of_classes or summary),
     )
-    wanted = (len(workers), len(labels), len(classes), sum(e.n_tasks for e in entries))
-    if wanted != (sizes.n_workers, sizes.n_labels, sizes.n_classes, sizes.n_tasks):
+    expected = (len(workers), len(labels), len(classes), sum(e.n_tasks for e in entries))
+    if expected != (sizes.n_workers, sizes.n_labels, sizes.n_classes, sizes.n_tasks):
         raise FileFormatError(f"{where / MANIFEST} is damaged: its sizes are not those of the names; write it again")
-    return found
+    return directory
 
 
 def _manifest(where: Path) -> dict[str, Any]:
@@ -253,8 +260,8 @@ def _manifest(where: Path) -> dict[str, Any]:
     if not wrong and isinstance(entries, list):
         for index, entry in enumerate(entries):
             names = Entry.__dataclass_fields__
-            known = isinstance(entry, dict) and entry.keys() == names.keys()
-            if not known or not all(_is_of(entry[name], str(each.type)) for name, each in names.items()):
+            is_complete = isinstance(entry, dict) and entry.keys() == names.keys()
+            if not is_complete or not all(_is_of(entry[name], str(each.type)) for name, each in names.items()):
                 wrong.append(f"shards[{index}]")
                 break
     elif not wrong:
@@ -319,11 +326,11 @@ def _read(path: Path) -> persist.Content:
 def _digest(arrays: Mapping[str, npt.NDArray[Any]]) -> str:
     import hashlib
 
-    found = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
     for name in sorted(arrays):
-        found.update(f"{name} {arrays[name].dtype.str.lstrip('<|=')} {arrays[name].shape}".encode())
-        found.update(np.ascontiguousarray(arrays[name]).view(np.uint8).data)
-    return found.hexdigest()
+        digest.update(f"{name} {arrays[name].dtype.str.lstrip('<|=')} {arrays[name].shape}".encode())
+        digest.update(np.ascontiguousarray(arrays[name]).view(np.uint8).data)
+    return digest.hexdigest()
 
 
 def _digest_of_text(parts: Iterable[str]) -> str:

@@ -75,8 +75,8 @@ class Dictionary:
     def encode(self, column: Column) -> Codes:
         """Codes of the rows."""
         codes, names = Column(column.data, column.what, sound=True).encode()
-        known = self._codes
-        mine = np.fromiter((known.setdefault(v, len(known)) for v in names.values.tolist()), np.uint32, len(names))
+        code_of = self._codes
+        mine = np.fromiter((code_of.setdefault(v, len(code_of)) for v in names.values.tolist()), np.uint32, len(names))
         return mine[codes]
 
     def __len__(self) -> int:
@@ -248,9 +248,9 @@ class Encoder:
         self._counts = counts + np.bincount(codes, minlength=len(counts))
         if absent is None:
             return codes.astype(np.uint16)
-        found = np.full(n, NO_LABEL, np.uint16)
-        found[~absent] = codes
-        return found
+        label_codes = np.full(n, NO_LABEL, np.uint16)
+        label_codes[~absent] = codes
+        return label_codes
 
     # ------------------------------------------------------------------------------------------------- shards
 
@@ -261,8 +261,8 @@ class Encoder:
         if not len(self._labels):
             raise ValueError(f"{like.labels.what} is missing in all {self._n:,} rows: there is nothing to aggregate")
         rules = self._rules
-        said = encoded_labels(self._labels.column(like.labels), rules.classes, rules.abstain, self._counts)
-        label_codes, classes, labels = said
+        answer_codes = encoded_labels(self._labels.column(like.labels), rules.classes, rules.abstain, self._counts)
+        label_codes, classes, labels = answer_codes
         used = np.unique(self._used_workers(connection)) if self._unlabelled_rows else np.arange(len(self._workers))
         rank, workers = self._workers.column(like.workers).at(used).encode()
         worker_codes = np.zeros(len(self._workers), np.uint32)
@@ -279,15 +279,15 @@ class Encoder:
                 writer.add(table, tasks)
         if not unlabelled:
             return workers.take(np.zeros(0, np.int64)), writer
-        found = unlabelled[0]
+        loss = unlabelled[0]
         for more in unlabelled[1:]:
-            found = found.followed_by(more)
-        return found, writer
+            loss = loss.followed_by(more)
+        return loss, writer
 
     def _used_workers(self, connection: Any) -> npt.NDArray[Any]:
         """Workers who gave a label at all."""
-        found = connection.execute(f"SELECT DISTINCT worker FROM log WHERE label <> {NO_LABEL}").fetchnumpy()
-        return np.asarray(found["worker"])
+        workers = connection.execute(f"SELECT DISTINCT worker FROM log WHERE label <> {NO_LABEL}").fetchnumpy()
+        return np.asarray(workers["worker"])
 
     def _spells_numbers(self, tasks: Column) -> bool:
         import pyarrow as pa
@@ -308,28 +308,28 @@ class Encoder:
         """Yield whole tasks, in order, about as many rows as wanted at a time."""
         import pyarrow as pa
 
-        chosen = "* REPLACE (CAST(task AS BIGINT) AS task)" if integers else "*"
+        replacement = "* REPLACE (CAST(task AS BIGINT) AS task)" if integers else "*"
         order = "task, row" if self._rules.repeats in ("first", "last") else "task"
-        found = connection.sql(f"SELECT {chosen} FROM log ORDER BY {order}")
+        log = connection.sql(f"SELECT {replacement} FROM log ORDER BY {order}")
         # So called from version 1.4 on.
-        read = getattr(found, "to_arrow_reader", None) or found.fetch_arrow_reader
+        read = getattr(log, "to_arrow_reader", None) or log.fetch_arrow_reader
         reader = read(_BATCH)
-        held: list[pa.RecordBatch] = []
+        batches: list[pa.RecordBatch] = []
         n = 0
         for batch in reader:
-            held.append(batch)
+            batches.append(batch)
             n += len(batch)
             if n < target:
                 continue
-            rows = pa.Table.from_batches(held).combine_chunks()
+            rows = pa.Table.from_batches(batches).combine_chunks()
             ends = _cuts(rows.column("task"), target)
             for start, end in pairwise([0, *ends]):
                 yield rows.slice(start, end - start).combine_chunks()
             left = ends[-1] if ends else 0
-            held = rows.slice(left).combine_chunks().to_batches()
+            batches = rows.slice(left).combine_chunks().to_batches()
             n = len(rows) - left
         if n:
-            yield pa.Table.from_batches(held).combine_chunks()
+            yield pa.Table.from_batches(batches).combine_chunks()
 
     def _table(
         self, rows: pa.Table, worker_codes: Codes, label_codes: Codes, names: tuple[Names, Names, Names]
@@ -338,15 +338,15 @@ class Encoder:
         workers, classes, labels = names
         assert self._like is not None
         tasks = Column(rows.column("task"), self._like.tasks.what)
-        who, said = (arrow.to_numpy(arrow.one_chunk(rows.column(name))) for name in ("worker", "label"))
+        who, answer_codes = (arrow.to_numpy(arrow.one_chunk(rows.column(name))) for name in ("worker", "label"))
         weights = arrow.to_numpy(arrow.one_chunk(rows.column("weight"))) if "weight" in rows.column_names else None
         final = np.full(NO_LABEL + 1, NO_LABEL, np.uint16)
         final[: len(label_codes)] = label_codes
         sizes = (len(workers), len(labels), len(classes))
-        table, found, none = table_of(tasks, worker_codes[who], final[said], weights, sizes, self._rules)
+        table, loss_found, none = table_of(tasks, worker_codes[who], final[answer_codes], weights, sizes, self._rules)
         if table is not None and self._rules.repeats == "error":
-            checks.refuse_repeats(table, found, workers)
-        return table, found, none
+            checks.refuse_repeats(table, loss_found, workers)
+        return table, loss_found, none
 
 
 def table_of(

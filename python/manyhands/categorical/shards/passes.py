@@ -49,9 +49,9 @@ def _spread(known: tuple[npt.NDArray[np.int64], Codes] | None, n_tasks: int) -> 
     """Known classes of some tasks as one number for each task, -1 where they are not known."""
     if known is None:
         return None
-    found = np.full(n_tasks, -1, np.int32)
-    found[known[0]] = known[1]
-    return found
+    codes = np.full(n_tasks, -1, np.int32)
+    codes[known[0]] = known[1]
+    return codes
 
 
 class Factors(NamedTuple):
@@ -105,9 +105,9 @@ class Sharded:
 
     def but(self, **changed: Any) -> Self:
         """The same with something changed."""
-        found = object.__new__(type(self))  # not by copy(), which is a kind of sending
-        vars(found).update(vars(self), concluded=[], **changed)
-        return found
+        copied = object.__new__(type(self))  # not by copy(), which is a kind of sending
+        vars(copied).update(vars(self), concluded=[], **changed)
+        return copied
 
     # -------------------------------------------------------------------------------------------------- sizes
 
@@ -172,10 +172,10 @@ class Sharded:
 
     def add(self, count: Counting, counts: Array, classes: Array) -> float:
         """Add what a pass over each shard counts, in their order; return the sum of what it gives."""
-        given = 0.0
+        total = 0.0
         for part in self.parts():
-            given += count(part, counts=counts, classes=classes)
-        return given
+            total += count(part, counts=counts, classes=classes)
+        return total
 
     def read_table(self) -> _core.Table:
         """Read all shards into one table; `MemoryError` where it does not fit."""
@@ -258,14 +258,14 @@ class Sharded:
         if self.journal is None:
             return self.add(count, counts, classes)
         key = self._key(name, how, *told)
-        found = self.journal.find(key, (counts.shape, classes.shape))
-        if found is None:
-            own, seen = np.zeros_like(counts), np.zeros_like(classes)
-            found = (own, seen, self.add(count, own, seen))
-            self.journal.keep(key, *found)
-        counts += found[0]
-        classes += found[1]
-        return found[2]
+        result = self.journal.find(key, (counts.shape, classes.shape))
+        if result is None:
+            own, workers_seen = np.zeros_like(counts), np.zeros_like(classes)
+            result = (own, workers_seen, self.add(count, own, workers_seen))
+            self.journal.keep(key, *result)
+        counts += result[0]
+        classes += result[1]
+        return result[2]
 
     def _key(self, name: str, how: Mapping[str, Any], *told: Array) -> str:
         """Name a pass by all that it depends on."""

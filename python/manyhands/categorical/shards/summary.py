@@ -77,9 +77,9 @@ class Summary:
 
     def group_counts(self) -> Counts:
         """Annotations of each group of workers that shares no task with the others, by their first workers."""
-        found = np.zeros(len(self.groups), np.uint64)
-        np.add.at(found, self.groups, self.per_worker)
-        return found[found > 0]
+        counts = np.zeros(len(self.groups), np.uint64)
+        np.add.at(counts, self.groups, self.per_worker)
+        return counts[counts > 0]
 
     def packed(self, name: str) -> dict[str, npt.NDArray[Any]]:
         """Arrays for a file."""

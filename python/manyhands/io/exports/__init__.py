@@ -62,7 +62,7 @@ from manyhands.sequences.conll import tags_in
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FORMATS", "Export", "opened", "sources_to_read"]
+__all__ = ["FORMATS", "Export", "open_export", "sources_to_read"]
 
 #: Every platform that is read, the most particular first: doccano's fields are the least telling.
 READERS: tuple[Reader, ...] = (
@@ -122,20 +122,20 @@ def sources_to_read(source: PathLike | Iterable[PathLike], layout: Layout, asked
     if asked != "auto":
         return by_format.get(asked, sources)
     exports = [name for name in by_format if name not in ("csv", "parquet", "json")]
-    chosen = exports or list(by_format)
-    if len(chosen) > 1:
-        counts = ", ".join(f"{name} ({plural(len(by_format[name]), 'file')})" for name in chosen)
+    formats = exports or list(by_format)
+    if len(formats) > 1:
+        counts = ", ".join(f"{name} ({plural(len(by_format[name]), 'file')})" for name in formats)
         raise ValueError(
             f"{_container(source)} holds files of several formats: choose one with {argument('format')}; they "
             f"are {counts}"
         )
-    left = sum(map(len, by_format.values())) - len(by_format[chosen[0]])
+    left = sum(map(len, by_format.values())) - len(by_format[formats[0]])
     if left:
         warn_of_data(
-            f"{_container(source)}: read {plural(len(by_format[chosen[0]]), 'file')} of format {chosen[0]}; "
+            f"{_container(source)}: read {plural(len(by_format[formats[0]]), 'file')} of format {formats[0]}; "
             f"{plural(left, 'other file')} left out"
         )
-    return by_format[chosen[0]]
+    return by_format[formats[0]]
 
 
 def _container(source: PathLike | Iterable[PathLike]) -> str:
@@ -156,7 +156,7 @@ def _format_of(file: ExportFile) -> str:
     return reader.name if reader is not None else file.source.kind if file.is_table else "json"
 
 
-def opened(
+def open_export(
     sources: list[Source],
     asked: str,
     named: Mapping[str, Chosen] | None = None,
@@ -231,17 +231,17 @@ def _reader_of(files: Sequence[ExportFile], asked: str) -> Reader | None:
             if not reader.recognizes(file):
                 raise ValueError(f"{file.where} is not of format {asked!r}: it needs {reader.expects}")
         return reader
-    found = [next((one for one in READERS if one.recognizes(file)), None) for file in files]
-    for file, known in zip(files, found, strict=True):
-        if known is None:
+    readers = [next((one for one in READERS if one.recognizes(file)), None) for file in files]
+    for file, file_reader in zip(files, readers, strict=True):
+        if file_reader is None:
             reject_unsupported(file)
-    names = {"plain rows" if one is None else one.name: file.where for one, file in zip(found, files, strict=True)}
+    names = {"plain rows" if one is None else one.name: file.where for one, file in zip(readers, files, strict=True)}
     if len(names) > 1:
         listing = ", ".join(f"{where} is {name}" for name, where in names.items())
         raise ValueError(f"the files are of several formats ({listing}); read them one format at a time")
-    if found[0] is None and files[0].is_xml:
+    if readers[0] is None and files[0].is_xml:
         raise ValueError(f"{files[0].where} is XML, but not an export of images from CVAT")
-    return found[0]
+    return readers[0]
 
 
 def _of_several_workers(sources: list[Source], named: Mapping[str, Chosen]) -> pa.Table | None:

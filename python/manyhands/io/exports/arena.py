@@ -25,8 +25,8 @@ ALPACA_EVAL = "alpaca-eval"
 def judgments(files: Sequence[ExportFile]) -> Iterator[Part]:
     """Yield the scores and both games of every judgment; the judge's model is the worker."""
     for file, number, row in rows_of(files):
-        asked = [row[name] for name in ("question_id", "turn") if row.get(name) is not None]
-        task = path_name(asked)
+        key_parts = [row[name] for name in ("question_id", "turn") if row.get(name) is not None]
+        task = path_name(key_parts)
         judge = row["judge"]
         worker = judge[0] if isinstance(judge, list) and judge else judge
         about = {"when": row.get("tstamp"), "cluster": row["question_id"]}
@@ -35,7 +35,7 @@ def judgments(files: Sequence[ExportFile]) -> Iterator[Part]:
             yield _numbers_only(
                 verdict(
                     "score",
-                    path_name((row["model"], *asked)),
+                    path_name((row["model"], *key_parts)),
                     worker,
                     None if score in (-1, None) else float(score),
                     failure="no rating was found" if score in (-1, None) else None,
@@ -53,9 +53,9 @@ def judgments(files: Sequence[ExportFile]) -> Iterator[Part]:
                 raise FileFormatError(
                     f"line {number} of {file.where}: g{game}_winner is {winner!r}, not model_1, model_2, tie or error"
                 )
-            said = (sides[left], sides[right], sides.get(winner))
+            answer = (sides[left], sides[right], sides.get(winner))
             extra = {**about, "explanation": row.get(f"g{game}_judgment"), "repeat": game}
-            yield _compared("winner", task, worker, said, extra)
+            yield _comparison("winner", task, worker, answer, extra)
 
 
 def preferences(files: Sequence[ExportFile]) -> Iterator[Part]:
@@ -71,7 +71,7 @@ def preferences(files: Sequence[ExportFile]) -> Iterator[Part]:
         if preference is not None:
             winner = "tie" if preference in (0, 1.5) else left if preference < 1.5 else right
         lengths = {f"{name}_length": length_of(row.get(f"output_{side}")) for side, name in ((1, "left"), (2, "right"))}
-        yield _compared(
+        yield _comparison(
             "preference",
             row["instruction"],
             file.annotator(row["annotator"]),
@@ -80,15 +80,15 @@ def preferences(files: Sequence[ExportFile]) -> Iterator[Part]:
         )
 
 
-def _compared(question: str, task: Any, worker: Any, said: tuple[Any, Any, Any], extra: Mapping[str, Any]) -> Answer:
+def _comparison(question: str, task: Any, worker: Any, said: tuple[Any, Any, Any], extra: Mapping[str, Any]) -> Answer:
     for value, what in ((task, "item"), (said[0], "output"), (said[1], "output")):
         check_id(value, what)
-    known = {name: value for name, value in extra.items() if value is not None and name != "when"}
+    details = {name: value for name, value in extra.items() if value is not None and name != "when"}
     if said[-1] is None:
-        known["failure"] = "no preference was found"
+        details["failure"] = "no preference was found"
     status = "failed" if said[-1] is None else "given"
     worker = UNKNOWN if worker in (None, "") else worker
-    return Answer(question, "pairwise", task, worker, said, extra.get("when"), status=status, extra=known)  # type: ignore[arg-type]
+    return Answer(question, "pairwise", task, worker, said, extra.get("when"), status=status, extra=details)  # type: ignore[arg-type]
 
 
 def _numbers_only(answer: Answer) -> Answer:

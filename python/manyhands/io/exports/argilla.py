@@ -17,7 +17,7 @@ _STATUS: Mapping[Any, Status] = {"submitted": "given", "discarded": "skipped", "
 
 def knows(rows: list[Any]) -> bool:
     """Whether rows, parsed or of a frame, look like such an export."""
-    return any(isinstance(row, Mapping) and (flat_questions(row) or _nested(row)) for row in rows[:10])
+    return any(isinstance(row, Mapping) and (flat_questions(row) or _is_nested(row)) for row in rows[:10])
 
 
 def flat_questions(row: Mapping[str, Any]) -> list[str]:
@@ -26,7 +26,7 @@ def flat_questions(row: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(str(name).rpartition(".")[0] for name in row if str(name).endswith(ends)))
 
 
-def _nested(row: Mapping[str, Any]) -> bool:
+def _is_nested(row: Mapping[str, Any]) -> bool:
     return "fields" in row and any(isinstance(row.get(name), Mapping) for name in ("responses", "suggestions"))
 
 
@@ -45,11 +45,11 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
         yield Item(task, fields)
         for part in _record(row, task, file):
             if isinstance(part, Answer) and part.kind == "rankings":
-                named = _named(part, fields)
-                if named is part:
+                answer = _with_names(part, fields)
+                if answer is part:
                     for item, _ in part.said:
                         ranked.setdefault(part.question, {}).setdefault(item, set()).add(task)
-                part = named
+                part = answer
             elif isinstance(part, Answer) and (part.kind == "sequences" or part.said == []):
                 part = replace(part, document=Document(text_among(fields, "text", [])))
             yield part
@@ -66,12 +66,12 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
             )
 
 
-def _named(answer: Answer, fields: Mapping[str, Any]) -> Answer:
+def _with_names(answer: Answer, fields: Mapping[str, Any]) -> Answer:
     """A ranking whose items are called by their content, where fields of the record have their names."""
     texts = [fields.get(item) if isinstance(item, str) else None for item, _ in answer.said]
-    told = all(isinstance(text, str) for text in texts) and len(set(texts)) == len(texts)
-    said = [(text, rank) for text, (_, rank) in zip(texts, answer.said, strict=True)]
-    return replace(answer, said=said) if told else answer
+    all_distinct = all(isinstance(text, str) for text in texts) and len(set(texts)) == len(texts)
+    ranking = [(text, rank) for text, (_, rank) in zip(texts, answer.said, strict=True)]
+    return replace(answer, said=ranking) if all_distinct else answer
 
 
 def _record(row: Mapping[str, Any], task: Any, file: ExportFile) -> Iterator[Part]:
@@ -80,15 +80,15 @@ def _record(row: Mapping[str, Any], task: Any, file: ExportFile) -> Iterator[Par
         values = row.get(f"{question}.responses")
         users = row.get(f"{question}.responses.users")
         states = row.get(f"{question}.responses.status")
-        for place, value in enumerate(_listed(values)):
+        for place, value in enumerate(_as_list(values)):
             state = _at(states, place)
             yield from _answer(question, task, file.annotator(_at(users, place)), value, _STATUS.get(state, "skipped"))
         if row.get(f"{question}.suggestion") is not None:
             agent = row.get(f"{question}.suggestion.agent") or "model"
             yield from _suggestion(question, task, agent, row[f"{question}.suggestion"])
-    if _nested(row):
-        for question, given in (row.get("responses") or {}).items():
-            for one in _listed(given):
+    if _is_nested(row):
+        for question, values_of in (row.get("responses") or {}).items():
+            for one in _as_list(values_of):
                 if not isinstance(one, Mapping):
                     yield Dropped("responses that are not objects", 1, question)
                 else:
@@ -98,15 +98,19 @@ def _record(row: Mapping[str, Any], task: Any, file: ExportFile) -> Iterator[Par
             if isinstance(one, Mapping):
                 yield from _suggestion(question, task, one.get("agent") or "model", one.get("value"))
     elif isinstance(row.get("responses"), Mapping):
-        for question, given in row["responses"].items():
-            yield Dropped("responses of records without fields", len(given) if isinstance(given, list) else 1, question)
+        for question, values_of in row["responses"].items():
+            yield Dropped(
+                "responses of records without fields", len(values_of) if isinstance(values_of, list) else 1, question
+            )
 
 
 def _fields(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """What a record is about: its fields, nested or flat."""
-    known = ("id", "status", "_server_id", "external_id", "inserted_at", "updated_at")
-    fields = row["fields"] if _nested(row) else {name: row[name] for name in row if "." not in str(name)}
-    return {name: value for name, value in fields.items() if name not in known} if isinstance(fields, Mapping) else {}
+    own_fields = ("id", "status", "_server_id", "external_id", "inserted_at", "updated_at")
+    fields = row["fields"] if _is_nested(row) else {name: row[name] for name in row if "." not in str(name)}
+    return (
+        {name: value for name, value in fields.items() if name not in own_fields} if isinstance(fields, Mapping) else {}
+    )
 
 
 def _suggestion(question: str, task: Any, agent: Any, value: Any) -> Iterator[Answer]:
@@ -116,13 +120,13 @@ def _suggestion(question: str, task: Any, agent: Any, value: Any) -> Iterator[An
             yield replace(one, source="model")
 
 
-def _listed(values: Any) -> list[Any]:
+def _as_list(values: Any) -> list[Any]:
     return [] if values is None else list(values)
 
 
 def _at(values: Any, place: int) -> Any:
-    found = _listed(values)
-    return found[place] if place < len(found) else None
+    items = _as_list(values)
+    return items[place] if place < len(items) else None
 
 
 def _answer(question: str, task: Any, worker: Any, value: Any, status: Status) -> Iterator[Part]:
@@ -133,8 +137,8 @@ def _answer(question: str, task: Any, worker: Any, value: Any, status: Status) -
     elif isinstance(value, int | float):
         yield Answer(question, "numeric", task, worker, float(value), status=status)
     elif isinstance(value, list) and all(isinstance(one, str) for one in value):
-        kind, said = one_or_set(value)
-        yield Answer(question, kind, task, worker, said, status=status)
+        kind, value_read = one_or_set(value)
+        yield Answer(question, kind, task, worker, value_read, status=status)
     elif isinstance(value, list) and all(isinstance(one, Mapping) for one in value):
         if any("rank" in one for one in value):
             ranks = [(one.get("value"), one.get("rank")) for one in value]

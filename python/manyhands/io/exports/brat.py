@@ -43,7 +43,7 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
     texts = [_text(file) for file in files]
     level = worker_level(files, [text if text.strip() else file.where for file, text in zip(files, texts, strict=True)])
     lost: Counter[str] = Counter()
-    parted = 0
+    n_split = 0
     for file, text in zip(files, texts, strict=True):
         names = parts_of(file.path)
         spans: list[Span] = []
@@ -57,12 +57,14 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
                 lost[_OTHERS[line[0]]] += 1
                 continue
             fragments = _fragments(line, f"line {number} of {file.where}")
-            parted += len(fragments) > 1
+            n_split += len(fragments) > 1
             spans += fragments
         task = names[1] if level == 0 else names[0]
         yield Answer("spans", "sequences", task, file.annotator(names[level]), spans, document=Document(text))
-    if parted:
-        warn_of_data(f"{files[0].where}: {plural(parted, 'span')} of several fragments; each fragment counts as a span")
+    if n_split:
+        warn_of_data(
+            f"{files[0].where}: {plural(n_split, 'span')} of several fragments; each fragment counts as a span"
+        )
     for what, count in lost.items():
         yield Dropped(f"{what} (only spans are read)", count)
 

@@ -31,20 +31,22 @@ def _in_file(content: Mapping[str, Any], where: str, worker: str) -> Iterator[Pa
     A worker who drew nothing into an image that the file names saw nothing there.
     """
     categories = {one.get("id"): one for one in _each(content, "categories", where)}
-    drawn: dict[Any, list[Mapping[str, Any]]] = {}
+    shapes_by_image: dict[Any, list[Mapping[str, Any]]] = {}
     for one in _each(content, "annotations", where):
-        drawn.setdefault(one.get("image_id"), []).append(one)
+        shapes_by_image.setdefault(one.get("image_id"), []).append(one)
     images = _images(content, where)
-    if not any(name in images for name in drawn):  # ids may be texts in one place and numbers in the other
+    if not any(name in images for name in shapes_by_image):  # ids may be texts in one place and numbers in the other
         by_text = {str(name): name for name in images}
-        drawn = {by_text.get(str(name), name): marks for name, marks in drawn.items()}
-    lost = [name for name in drawn if name not in images]
+        shapes_by_image = {by_text.get(str(name), name): marks for name, marks in shapes_by_image.items()}
+    lost = [name for name in shapes_by_image if name not in images]
     if lost:
         raise FileFormatError(f"{where} has annotations of image {lost[0]!r}, which is not among its images")
     for name, image in images.items():
         task = image.get("file_name") or name
         yield Item(task, {field: image[field] for field in ("coco_url", "flickr_url") if image.get(field)})
-        yield from _in_image(drawn.get(name, []), image, task, worker, categories, f"image {task!r} of {where}")
+        yield from _in_image(
+            shapes_by_image.get(name, []), image, task, worker, categories, f"image {task!r} of {where}"
+        )
 
 
 def _images(content: Mapping[str, Any], where: str) -> dict[Any, Mapping[str, Any]]:
@@ -99,19 +101,19 @@ def _in_image(
         if noted:
             yield Dropped("attributes of annotations (not supported)", noted)
     if labels:
-        kind, said = one_or_set(labels)
-        yield Answer("category", kind, task, worker, said)
-    for question, said in marks.items():
+        kind, value = one_or_set(labels)
+        yield Answer("category", kind, task, worker, value)
+    for question, value in marks.items():
         # What could not be read is something that was seen.
-        if said or not unread:
-            yield Answer(question, "masks" if question == "masks" else "boxes", task, worker, said)
+        if value or not unread:
+            yield Answer(question, "masks" if question == "masks" else "boxes", task, worker, value)
 
 
 def _each(content: Mapping[str, Any], name: str, where: str) -> list[Mapping[str, Any]]:
-    found = content.get(name) or []
-    if not isinstance(found, list) or not all(isinstance(one, Mapping) for one in found):
+    marks = content.get(name) or []
+    if not isinstance(marks, list) or not all(isinstance(one, Mapping) for one in marks):
         raise FileFormatError(f"{where}: {name!r} is not a list of objects")
-    return found
+    return marks
 
 
 def _mask(given: Any, size: tuple[int, int] | None, where: str) -> Region | None:

@@ -70,8 +70,8 @@ def _attributes(images: Sequence[Any]) -> dict[tuple[Any, Any], str]:
 def _tags(image: Any, task: Any, worker: Any, attributes: dict[tuple[Any, Any], str]) -> Iterator[Part]:
     tags = image.findall("tag")
     if tags:
-        kind, said = one_or_set([tag.get("label") for tag in tags])
-        yield Answer("tag", kind, task, worker, said)
+        kind, value = one_or_set([tag.get("label") for tag in tags])
+        yield Answer("tag", kind, task, worker, value)
     for tag in tags:
         for attribute in tag.findall("attribute"):
             question = attributes[tag.get("label"), attribute.get("name")]
@@ -98,10 +98,10 @@ def _shapes(image: Any, task: Any, worker: Any, where: str) -> Iterator[Part]:
         if size is not None
         else [],
     }
-    for question, said in marks.items():
+    for question, value in marks.items():
         # What could not be read is something that was seen.
-        if said or not unread:
-            yield Answer(question, "masks" if question == "masks" else "boxes", task, worker, said)
+        if value or not unread:
+            yield Answer(question, "masks" if question == "masks" else "boxes", task, worker, value)
     lines = [(one.get("points"), one.get("label")) for one in image.findall("polyline")]
     if lines:
         yield Answer("shapes", "shapes", task, worker, lines)
@@ -137,15 +137,15 @@ def _region(shape: Any, size: tuple[int, int], where: str) -> Region:
 
 
 def _number(shape: Any, name: str, default: float | None = None) -> float:
-    given = shape.get(name)
-    if given is None and default is not None:
+    text = shape.get(name)
+    if text is None and default is not None:
         return default
     try:
-        number = float(given)
+        number = float(text)
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
-        raise FileFormatError(f"a {shape.tag} has {name} {given!r}, which is not a number")
+        raise FileFormatError(f"a {shape.tag} has {name} {text!r}, which is not a number")
     return number
 
 

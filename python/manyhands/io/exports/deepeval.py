@@ -27,8 +27,8 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
     outputs: dict[Any, set[str]] = {}
     for _, _, case in cases:
         outputs.setdefault(case.get("name"), set()).add(str(_output(case)))
-    apart = any(len(said) > 1 for said in outputs.values())
-    found: list[Answer] = []
+    apart = any(len(output) > 1 for output in outputs.values())
+    results: list[Answer] = []
     for file, run, case in cases:
         system = run.get("identifier") or (file.worker if apart else None)
         task = path_name((system, case["name"])) if apart else case["name"]
@@ -48,13 +48,13 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
             worker = metric.get("evaluationModel") or criterion
             score, passed = metric.get("score"), metric.get("success")
             if metric.get("error") is not None or score is None:
-                found.append(verdict(criterion, task, worker, None, failure=metric.get("error"), **about))
+                results.append(verdict(criterion, task, worker, None, failure=metric.get("error"), **about))
                 continue
             about["explanation"] = metric.get("reason")
-            found.append(verdict(criterion, task, worker, float(score), **about))
+            results.append(verdict(criterion, task, worker, float(score), **about))
             if isinstance(passed, bool):
-                found.append(verdict(criterion, task, worker, "pass" if passed else "fail", **about))
-    yield from one_kind_each(found)
+                results.append(verdict(criterion, task, worker, "pass" if passed else "fail", **about))
+    yield from one_kind_each(results)
 
 
 def _cases(run: Mapping[str, Any]) -> list[Any]:

@@ -76,11 +76,11 @@ def _line(row: Mapping[str, Any], task: Any, text: str | None, file: ExportFile,
         yield from _by_users(row["annotations"], task, text, file)
     for name in ("label", "labels"):
         if name in row:
-            given = row[name] if isinstance(row[name], list) else [row[name]] if row[name] is not None else []
-            if _is_marked(given) or (marking and not given):
-                yield from _spans(task, text, file.worker, given)
+            values = row[name] if isinstance(row[name], list) else [row[name]] if row[name] is not None else []
+            if _is_marked(values) or (marking and not values):
+                yield from _spans(task, text, file.worker, values)
             else:
-                yield _classes("label", task, file.worker, given)
+                yield _classes("label", task, file.worker, values)
     if isinstance(row.get("entities"), list):
         yield from _spans(task, text, file.worker, row["entities"])
     if isinstance(row.get("cats"), list):
@@ -99,8 +99,8 @@ def _classes(question: str, task: Any, worker: Any, given: list[Any]) -> Answer:
             raise FileFormatError(
                 f"document {task!r} has the label {str(one)[:60]}; labels are names, or spans as start, end and name"
             )
-    kind, said = one_or_set(given)
-    return Answer(question, kind, task, worker, said)
+    kind, answer = one_or_set(given)
+    return Answer(question, kind, task, worker, answer)
 
 
 def _is_marked(given: Any) -> bool:
@@ -111,14 +111,14 @@ def _is_marked(given: Any) -> bool:
 def _spans(task: Any, text: str | None, worker: Any, given: list[Any]) -> Iterator[Part]:
     place = from_utf16(text or "")
     spans = [_span(one) for one in given]
-    said = [
+    spans_read = [
         (place(span[0]), place(span[1]), span[2]) if is_place(span[0]) and is_place(span[1]) else span
         for span in spans
         if span is not None
     ]
-    if len(said) < len(given):
-        yield Dropped("labels that are not spans", len(given) - len(said), "spans")
-    yield Answer("spans", "sequences", task, worker, said, document=Document(text))
+    if len(spans_read) < len(given):
+        yield Dropped("labels that are not spans", len(given) - len(spans_read), "spans")
+    yield Answer("spans", "sequences", task, worker, spans_read, document=Document(text))
 
 
 def _span(one: Any) -> Span | None:
@@ -148,13 +148,13 @@ def _by_users(annotations: list[Any], task: Any, text: str | None, file: ExportF
         marked = [one for one in ones if one.get("start_offset") is not None]
         others = [one for one in ones if one.get("start_offset") is None]
         typed = [one for one in others if "label" not in one and one.get("text") is not None]
-        named = [one.get("label") for one in others if "label" in one or one.get("text") is None]
+        labels = [one.get("label") for one in others if "label" in one or one.get("text") is None]
         if marked:
             yield from _spans(task, text, user, list(marked))
         for one in typed:
             yield Answer("text", "texts", task, user, str(one["text"]))
-        if named:
-            yield _classes("label", task, user, named)
+        if labels:
+            yield _classes("label", task, user, labels)
 
 
 def _lines_of_table(file: ExportFile) -> Iterator[Mapping[str, Any]]:

@@ -27,7 +27,7 @@ def text_of(path: Path, content: bytes | None = None) -> str:
         raise FileFormatError(f"{path} is not UTF-8 text: byte {error.start:,} is not; convert it first") from None
 
 
-def parsed(text: str, where: str) -> Any:
+def parse_json(text: str, where: str) -> Any:
     """Parse JSON; say where it is wrong."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -59,19 +59,19 @@ def lines(text: str, where: str) -> Iterator[Any]:
     """
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
-            yield parsed(line, f"line {number} of {where}")
+            yield parse_json(line, f"line {number} of {where}")
 
 
 def json_or_lines(text: str, where: str) -> list[Any]:
     """Parse a list, an object, or a value per line, whichever the text is."""
     start = text.lstrip()[:1]
     if start == "[":
-        found = parsed(text, where)
-        return list(found)
+        content = parse_json(text, where)
+        return list(content)
     first, _, rest = text.lstrip().partition("\n")
     if start == "{" and rest.strip() and _is_whole(first):
         return list(lines(text, where))
-    return [parsed(text, where)]
+    return [parse_json(text, where)]
 
 
 def _is_whole(line: str) -> bool:

@@ -15,7 +15,7 @@ from manyhands._base.checks import plural, preview, warn_of_data
 from manyhands._base.table import Records
 from manyhands.errors import DataWarning, FileFormatError, argument
 from manyhands.io.exports.documents import naming
-from manyhands.io.exports.shapes import as_text, united
+from manyhands.io.exports.shapes import as_text, unite
 from manyhands.io.exports.spans import Document, is_place
 from manyhands.io.shown import COLUMN as SHOWN
 from manyhands.io.shown import check_shows, chosen_field
@@ -118,7 +118,7 @@ class Answer:
             return [(start, end, label, document.quoted(start, end)) for start, end, label in self.said]
         if self.kind == "masks":
             sizes = {label: region.size for region, label in self.said}
-            return [(as_text(united(self.said, label, size)), label) for label, size in sizes.items()]
+            return [(as_text(unite(self.said, label, size)), label) for label, size in sizes.items()]
         if self.kind in _MANY:
             return list(self.said)
         return [self.said if isinstance(self.said, tuple) else (self.said,)]
@@ -194,19 +194,21 @@ class Export:
             for answer in self.answers
             if answer.document is not None and answer.document.text is not None
         }
-        found = {str(task): text for task, text in chosen_field(texts | self.items, asked, self.name).items()}
+        texts_by_task = {str(task): text for task, text in chosen_field(texts | self.items, asked, self.name).items()}
         # Parts of an item are tasks of their own, called by the item and the part.
-        named = {task: found.get(str(task), found.get(str(task).rpartition(_JOINT)[0])) for task in tasks}
-        return {task: text for task, text in named.items() if text is not None}
+        texts_shown = {
+            task: texts_by_task.get(str(task), texts_by_task.get(str(task).rpartition(_JOINT)[0])) for task in tasks
+        }
+        return {task: text for task, text in texts_shown.items() if text is not None}
 
     def left_out(self, asked: str | None = None, *, predictions: bool = False) -> dict[str, int]:
         """Count what the files hold of a question and its table does not, by reason."""
         question = self.question(asked)
-        wanted = ("worker", "model") if predictions else ("worker",)
+        sources = ("worker", "model") if predictions else ("worker",)
         counts = Counter(
             answer.status
             for answer in self.answers
-            if answer.question == question and answer.source in wanted and answer.status != "given"
+            if answer.question == question and answer.source in sources and answer.status != "given"
         )
         total: Counter[str] = Counter({_NOT_COUNTED[status]: n for status, n in sorted(counts.items())})
         for part in self.dropped:
@@ -219,27 +221,27 @@ class Export:
         """The questions that were asked, and the kind of their answers, those with most answers first."""
         counts = Counter((answer.question, answer.kind) for answer in self.answers if answer.source == "worker")
         counts = counts or Counter((answer.question, answer.kind) for answer in self.answers)
-        found: dict[str, str] = {}
+        kinds: dict[str, str] = {}
         for (question, kind), _ in counts.most_common():
-            found.setdefault(question, kind)
-        return found
+            kinds.setdefault(question, kind)
+        return kinds
 
     def question(self, asked: str | None = None) -> str:
         """Return the question that was asked for, or the only one there is."""
-        known = self.questions
+        kinds = self.questions
         if asked is not None:
-            if asked not in known:
+            if asked not in kinds:
                 lost = [part for part in self.dropped if part.question == asked]
                 if lost:
                     raise ValueError(f"{self.name}: no answer to {asked!r} can be read (dropped: {_tally(lost)})")
-                raise ValueError(f"{self.name} has no question {asked!r}; it has {preview(list(known))}")
+                raise ValueError(f"{self.name} has no question {asked!r}; it has {preview(list(kinds))}")
             return asked
-        if len(known) > 1:
-            shown = ", ".join(f"{question!r} ({kind})" for question, kind in known.items())
+        if len(kinds) > 1:
+            listing = ", ".join(f"{question!r} ({kind})" for question, kind in kinds.items())
             raise ValueError(
-                f"{self.name} holds several questions: choose one with {argument('question')}; they are {shown}"
+                f"{self.name} holds several questions: choose one with {argument('question')}; they are {listing}"
             )
-        return next(iter(known))
+        return next(iter(kinds))
 
     def question_named(self, column: str, asked: str | None = None) -> str:
         """Return the question of a column that was named as the label, with or without the platform's prefix."""
@@ -254,24 +256,24 @@ class Export:
     def chosen(self, asked: str | None = None, *, predictions: bool = False) -> list[Answer]:
         """Return the answers to a question that count: by workers, and by models if they are asked for."""
         question = self.question(asked)
-        wanted = ("worker", "model") if predictions else ("worker",)
+        sources = ("worker", "model") if predictions else ("worker",)
         asked_of = [answer for answer in self.answers if answer.question == question]
-        counting = [answer for answer in asked_of if answer.source in wanted]
-        given = [answer for answer in counting if answer.status == "given"]
+        counting = [answer for answer in asked_of if answer.source in sources]
+        answered = [answer for answer in counting if answer.status == "given"]
         for part in self.ambiguous:
             if part.question in (None, question):
                 raise ValueError(f"{self.name}: {part.reason}")
         left = self.left_out(question, predictions=predictions)
         if left:
-            shown = ", ".join(f"{n:,} {what}" for what, n in left.items())
-            kept = plural(len(given), "answer")
+            reasons = ", ".join(f"{n:,} {what}" for what, n in left.items())
+            n_kept = plural(len(answered), "answer")
             hint = (
                 f" ({argument('kind', 'multilabel')} counts those without a label as empty sets)"
                 if _NOT_COUNTED["empty"] in left
                 else ""
             )
-            warnings.warn(f"{self.name}: dropped {shown}; {kept} left{hint}", DataWarning, stacklevel=3)
-        if not given:
+            warnings.warn(f"{self.name}: dropped {reasons}; {n_kept} left{hint}", DataWarning, stacklevel=3)
+        if not answered:
             models = sum(answer.source == "model" for answer in asked_of)
             hint = (
                 f"; {plural(models, 'prediction')} of models can count as workers' ({argument('predictions', True)})"
@@ -279,11 +281,11 @@ class Export:
                 else ""
             )
             raise ValueError(f"{self.name} holds no answer of a worker to {question!r}{hint}")
-        kinds = {self.questions[question], *(answer.kind for answer in given)}
+        kinds = {self.questions[question], *(answer.kind for answer in answered)}
         if len(kinds) > 1:
             raise ValueError(f"{self.name}: answers to {question!r} are of several kinds: {', '.join(sorted(kinds))}")
-        nameless = sum(answer.worker == UNKNOWN for answer in given)
-        if nameless == len(given):
+        nameless = sum(answer.worker == UNKNOWN for answer in answered)
+        if nameless == len(answered):
             raise ValueError(
                 f"{self.name} does not say who gave its answers to {question!r}; if each file is one annotator's, pass "
                 f"{argument('worker_from_file', True)}, otherwise export it with its annotators"
@@ -295,13 +297,13 @@ class Export:
                 DataWarning,
                 stacklevel=3,
             )
-        workers = {answer.worker for answer in given}
+        workers = {answer.worker for answer in answered}
         if self.n_files > 1 and len(workers) == 1:
             warn_of_data(
                 f"{self.name}: {self.n_files:,} files, but one worker, {next(iter(workers))!r}; if each file is one "
                 f"annotator's, pass {argument('worker_from_file', True)}"
             )
-        return given
+        return answered
 
     def as_kind(self, asked: str | None, kind: str, *, sep: str | None = None) -> Export:
         """Return the export with the answers to a question turned into another kind, if they can be.
@@ -309,22 +311,22 @@ class Export:
         Classes become sets of the labels that `sep`, or the platform's mark, separates, or else of one label each.
         """
         question = self.question(asked)
-        held = self.questions[question]
-        if kind == held:
+        question_kind = self.questions[question]
+        if kind == question_kind:
             return self
-        turn = _TURNED.get((held, kind))
+        turn = _TURNED.get((question_kind, kind))
         between = self.sep if sep is None else sep
-        if (held, kind) == ("categorical", "multilabel") and between is not None:
+        if (question_kind, kind) == ("categorical", "multilabel") and between is not None:
             turn = _split_at(between)
         if turn is None:
-            raise ValueError(f"{self.name}: answers to {question!r} are {held}, not {kind}")
+            raise ValueError(f"{self.name}: answers to {question!r} are {question_kind}, not {kind}")
         try:
             answers = [
-                replace(turn(one), kind=kind) if one.question == question and one.kind == held else one
+                replace(turn(one), kind=kind) if one.question == question and one.kind == question_kind else one
                 for one in self.answers
             ]
         except ValueError as error:
-            raise ValueError(f"{self.name}: answers to {question!r} are {held}, not {kind}: {error}") from None
+            raise ValueError(f"{self.name}: answers to {question!r} are {question_kind}, not {kind}: {error}") from None
         return replace(self, answers=answers)
 
     def columns(
@@ -333,16 +335,16 @@ class Export:
         """Answers to a question as columns: task, worker, the answer; with `all_rows` all there is to know."""
         question = self.question(asked)
         kind = self.questions[question]
-        found = (
+        answers = (
             [answer for answer in self.answers if answer.question == question]
             if all_rows
             else self.chosen(question, predictions=predictions)
         )
         names = ("task", "worker", *SAID[kind], *(("when", "seconds", "status", "source") if all_rows else ()))
         columns: dict[str, list[Any]] = {name: [] for name in names}
-        for answer in found:
-            for said in answer.rows() or ([(None,) * len(SAID[kind])] if all_rows or kind in SEEN_NOTHING else []):
-                row = (answer.task, answer.worker, *said)
+        for answer in answers:
+            for values in answer.rows() or ([(None,) * len(SAID[kind])] if all_rows or kind in SEEN_NOTHING else []):
+                row = (answer.task, answer.worker, *values)
                 extra = (answer.when, answer.seconds, answer.status, answer.source) if all_rows else ()
                 for name, value in zip(names, (*row, *extra), strict=True):
                     columns[name].append(value)
@@ -366,46 +368,48 @@ class Export:
             if asked is None or part.question in (None, asked):
                 raise ValueError(f"{self.name}: {part.reason}")
         questions = self.questions
-        chosen = {self.question(asked): questions[self.question(asked)]} if asked is not None else questions
-        kind = self._kind_of_verdicts(chosen, kind)
-        chosen = {question: held for question, held in chosen.items() if held == kind}
-        wanted = ("worker", "model") if predictions else ("worker",)
-        found = [
+        questions_used = {self.question(asked): questions[self.question(asked)]} if asked is not None else questions
+        kind = self._kind_of_verdicts(questions_used, kind)
+        questions_used = {
+            question: question_kind for question, question_kind in questions_used.items() if question_kind == kind
+        }
+        sources = ("worker", "model") if predictions else ("worker",)
+        answers = [
             answer
             for answer in self.answers
-            if answer.question in chosen and answer.source in wanted and answer.status != "rejected"
+            if answer.question in questions_used and answer.source in sources and answer.status != "rejected"
         ]
-        if all(answer.worker == UNKNOWN for answer in found):
+        if all(answer.worker == UNKNOWN for answer in answers):
             raise ValueError(f"{self.name} does not name the judges of its verdicts")
-        lost = self.left_out(next(iter(chosen))) if len(chosen) == 1 else {}
+        lost = self.left_out(next(iter(questions_used))) if len(questions_used) == 1 else {}
         lost = {what: n for what, n in lost.items() if what not in {_NOT_COUNTED[status] for status in _FAILURES}}
         if lost:
             warn_of_data(f"{self.name}: dropped {', '.join(f'{n:,} {what}' for what, n in lost.items())}")
         columns: dict[str, list[Any]] = {name: [] for name in ("task", "worker", *SAID[kind])}
         extras: dict[str, list[Any]] = {name: [] for name in ("criterion", *EXTRAS)}
-        for answer in found:
-            given = answer.status == "given"
-            said = answer.rows()[0] if given else (None,) * len(SAID[kind])
-            if kind == "pairwise" and not given:
+        for answer in answers:
+            is_given = answer.status == "given"
+            said = answer.rows()[0] if is_given else (None,) * len(SAID[kind])
+            if kind == "pairwise" and not is_given:
                 said = (*answer.said[:2], None)
             for name, value in zip(columns, (answer.task, answer.worker, *said), strict=True):
                 columns[name].append(value)
             more = {"when": answer.when, **(answer.extra or {}), "criterion": answer.question.removesuffix(NUMBER)}
-            more["failure"] = None if given else more.get("failure") or _FAILURES[answer.status]
+            more["failure"] = None if is_given else more.get("failure") or _FAILURES[answer.status]
             for name, values in extras.items():
                 values.append(more.get(name))
-        if len(chosen) == 1:
+        if len(questions_used) == 1:
             del extras["criterion"]
         return columns | {name: values for name, values in extras.items() if any(one is not None for one in values)}
 
     def _kind_of_verdicts(self, questions: Mapping[str, str], asked: str | None) -> str:
         kinds = [kind for kind in VERDICTS if kind in questions.values()]
         if asked is not None and asked not in kinds:
-            held = ", ".join(f"{question!r} ({kind})" for question, kind in questions.items())
-            raise ValueError(f"{self.name}: {argument('kind', asked)} is not among its answers, which are {held}")
+            listing = ", ".join(f"{question!r} ({kind})" for question, kind in questions.items())
+            raise ValueError(f"{self.name}: {argument('kind', asked)} is not among its answers, which are {listing}")
         if not kinds:
-            held = ", ".join(f"{question!r} ({kind})" for question, kind in questions.items())
-            raise ValueError(f"{self.name} holds no verdicts: they are {', '.join(VERDICTS)}, and it holds {held}")
+            listing = ", ".join(f"{question!r} ({kind})" for question, kind in questions.items())
+            raise ValueError(f"{self.name} holds no verdicts: they are {', '.join(VERDICTS)}, and it holds {listing}")
         if asked is None and len(kinds) > 1:
             warn_of_data(
                 f"{self.name} holds {' and '.join(kinds)} verdicts; took the {kinds[0]} ones "
@@ -419,17 +423,17 @@ class Export:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)
             kind = self._kind_of_verdicts(questions, kind)
-        chosen = [question for question, held in questions.items() if held == kind]
-        known = {
+        same_kind = [question for question, question_kind in questions.items() if question_kind == kind]
+        truth_of = {
             (one.question, one.task): one.rows()[0][-1]
             for one in self.answers
-            if one.source == "gold" and one.question in chosen and one.status == "given" and one.kind == kind
+            if one.source == "gold" and one.question in same_kind and one.status == "given" and one.kind == kind
         }
-        if not known:
+        if not truth_of:
             return None
-        columns = {"task": [task for _, task in known], SAID[kind][-1]: list(known.values())}
-        criteria = {"criterion": [question.removesuffix(NUMBER) for question, _ in known]}
-        return columns if len(chosen) == 1 else columns | criteria
+        columns = {"task": [task for _, task in truth_of], SAID[kind][-1]: list(truth_of.values())}
+        criteria = {"criterion": [question.removesuffix(NUMBER) for question, _ in truth_of]}
+        return columns if len(same_kind) == 1 else columns | criteria
 
     def table(
         self, asked: str | None = None, *, predictions: bool = False, show: str | None = None, **settings: Any
@@ -441,28 +445,30 @@ class Export:
                 return table
             check_shows(type(table))
             answers: Any = table
-            made: Records = answers.showing(self.shown(show, answers.tasks.tolist()))
-            return made
+            result: Records = answers.showing(self.shown(show, answers.tasks.tolist()))
+            return result
 
     def _table(self, asked: str | None = None, *, predictions: bool = False, **settings: Any) -> Records:
         question = self.question(asked)
         kind = self.questions[question]
-        made: Any = Records._kinds.get(kind)
-        if made is None or not hasattr(made, "from_frame"):
+        table_class: Any = Records._kinds.get(kind)
+        if table_class is None or not hasattr(table_class, "from_frame"):
             raise ValueError(f"{self.name}: answers to {question!r} are {kind}: {CANNOT}")
         if kind == "sequences":
             return self._sequences(self.chosen(question, predictions=predictions), **settings)
         if kind == "masks":
             return self._masks(self.chosen(question, predictions=predictions), **settings)
         columns = self.columns(question, predictions=predictions)
-        named: dict[str, Any] = {role: role for role in columns if role in made.spec.roles}
+        columns_given: dict[str, Any] = {role: role for role in columns if role in table_class.spec.roles}
         if kind == "boxes":
             corners = SAID[kind][:4]
             pointed = all(side is None for side in columns["x2"]) and any(side is not None for side in columns["x1"])
-            named = {role: role for role in named if role not in corners} | {"box": corners[: 2 if pointed else 4]}
+            columns_given = {role: role for role in columns_given if role not in corners} | {
+                "box": corners[: 2 if pointed else 4]
+            }
             if not any(label is not None for label in columns["label"]):
-                del named["label"], columns["label"]
-        table: Records = made.from_frame(columns, **named, **settings)
+                del columns_given["label"], columns["label"]
+        table: Records = table_class.from_frame(columns, **columns_given, **settings)
         return table
 
     def _sequences(self, given: list[Answer], *, repeats: str = "keep", **settings: Any) -> Sequences:
@@ -525,44 +531,44 @@ class Export:
 
     def _masks(self, given: list[Answer], **settings: Any) -> Masks:
         """Make the table of masks: one for each label of an image, empty by those who did not draw it there."""
-        drawn: dict[Any, dict[Any, tuple[int, int]]] = {}
+        sizes: dict[Any, dict[Any, tuple[int, int]]] = {}
         for answer in given:
             for region, label in answer.said:
-                drawn.setdefault(answer.task, {}).setdefault(label, region.size)
-        lost = dict.fromkeys(answer.task for answer in given if answer.task not in drawn)
+                sizes.setdefault(answer.task, {}).setdefault(label, region.size)
+        lost = dict.fromkeys(answer.task for answer in given if answer.task not in sizes)
         if lost:
             warn_of_data(f"{self.name}: left out {plural(len(lost), 'image')} in which no worker drew anything")
-        if not drawn:
+        if not sizes:
             raise ValueError(f"{self.name}: no worker drew anything")
-        several = len({label for labels in drawn.values() for label in labels}) > 1
-        rows = [(answer, label) for answer in given for label in drawn.get(answer.task, ())]
+        several = len({label for labels in sizes.values() for label in labels}) > 1
+        rows = [(answer, label) for answer in given for label in sizes.get(answer.task, ())]
         tasks = [path_name((answer.task, label)) if several else answer.task for answer, label in rows]
-        masks = (self._mask(answer, label, drawn[answer.task][label]) for answer, label in rows)
+        masks = (self._mask(answer, label, sizes[answer.task][label]) for answer, label in rows)
         return Masks.from_arrays(tasks, [answer.worker for answer, _ in rows], masks, **settings)
 
     def _mask(self, answer: Answer, label: Any, size: tuple[int, int]) -> Any:
         try:
-            return united(answer.said, label, size)
+            return unite(answer.said, label, size)
         except ValueError as error:
             raise ValueError(f"{self.name}: image {answer.task!r} by worker {answer.worker!r}: {error}") from None
 
     def _once(self, given: list[Answer], repeats: str) -> list[Answer]:
         """One answer of each worker to each document."""
         ordered = given[::-1] if repeats == "last" else given
-        kept: dict[tuple[Any, Any], Answer] = {}
+        latest: dict[tuple[Any, Any], Answer] = {}
         for answer in ordered:
             key = (answer.task, answer.worker)
-            if key in kept and repeats not in ("first", "last"):
+            if key in latest and repeats not in ("first", "last"):
                 raise ValueError(
                     f"{self.name}: worker {answer.worker!r} read document {answer.task!r} more than once; choose "
                     f"{argument('repeats', 'first')} or 'last'"
                 )
-            kept.setdefault(key, answer)
-        return list(kept.values())[:: -1 if repeats == "last" else 1]
+            latest.setdefault(key, answer)
+        return list(latest.values())[:: -1 if repeats == "last" else 1]
 
     def _tokens(self, given: list[Answer]) -> dict[Any, list[tuple[int, int]]] | None:
         """Tokens of each document: the platform's, or words and signs; None where a document with spans has no text."""
-        found: dict[Any, list[tuple[int, int]]] = {}
+        tokens_of: dict[Any, list[tuple[int, int]]] = {}
         texts: dict[Any, Document] = {}
         for answer in given:
             document = answer.document
@@ -570,14 +576,14 @@ class Export:
                 continue
             if texts.setdefault(answer.task, document) != document:
                 raise ValueError(f"{self.name}: document {answer.task!r} has two texts, and places mean one of them")
-            if answer.task not in found:
+            if answer.task not in tokens_of:
                 cut = document.tokens or token_offsets(document.text or "")
-                found[answer.task] = [*cut] or [(0, 1)]
+                tokens_of[answer.task] = [*cut] or [(0, 1)]
         tasks = dict.fromkeys(answer.task for answer in given)
-        lacking = dict.fromkeys(answer.task for answer in given if answer.said and answer.task not in found)
+        lacking = dict.fromkeys(answer.task for answer in given if answer.said and answer.task not in tokens_of)
         if not lacking:
-            return {task: found.get(task, [(0, 1)]) for task in tasks}
-        if found:
+            return {task: tokens_of.get(task, [(0, 1)]) for task in tasks}
+        if tokens_of:
             warnings.warn(
                 f"{self.name}: {plural(len(lacking), 'document')} of {len(tasks):,} without a text "
                 f"({preview(list(lacking))}): each character of all is a token",
@@ -590,13 +596,13 @@ class Export:
         """Return what the export itself knows of the truth, with a column of tasks; None where it knows nothing."""
         question = self.question(asked)
         names = ("task", *SAID[self.questions[question]])
-        known = {
+        gold_of = {
             one.task: one
             for one in self.answers
             if one.source == "gold" and one.question == question and one.status == "given"
         }
         nothing = [(None,) * (len(names) - 1)] if self.questions[question] in SEEN_NOTHING else []
-        rows = [(task, *said) for task, answer in known.items() for said in answer.rows() or nothing]
+        rows = [(task, *values) for task, answer in gold_of.items() for values in answer.rows() or nothing]
         if not rows:
             return None
         return arrow.table({name: as_column(part) for name, part in zip(names, zip(*rows, strict=True), strict=True)})
@@ -659,8 +665,8 @@ def _with_nothing_marked(answers: list[Answer]) -> list[Answer]:
         else answer
         for answer in answers
     ]
-    said = {answer.question for answer in answers if answer.kind not in SEEN_NOTHING or answer.said}
-    return [answer for answer in answers if answer.question in said] or answers
+    answered = {answer.question for answer in answers if answer.kind not in SEEN_NOTHING or answer.said}
+    return [answer for answer in answers if answer.question in answered] or answers
 
 
 def _refuse_odd(answer: Answer) -> None:

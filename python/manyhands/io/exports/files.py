@@ -106,28 +106,28 @@ class Contents:
 
     def check(self, task: Any, content: Any, file: ExportFile) -> None:
         """Raise if the task is about something else elsewhere; signatures of addresses do not count."""
-        key = json.dumps(unsigned(content), sort_keys=True, default=str)
-        seen, other = self._seen.setdefault(task, (key, file))
-        if seen != key:
+        key = json.dumps(without_signatures(content), sort_keys=True, default=str)
+        first_key, other = self._seen.setdefault(task, (key, file))
+        if first_key != key:
             places = file.where if other is file else f"{other.where} and {file.where}"
             raise FileFormatError(
-                f"task {task!r} has two contents in {places}: {_shortened(seen)} and {_shortened(key)}; read exports "
+                f"task {task!r} has two contents in {places}: {_shorten(first_key)} and {_shorten(key)}; read exports "
                 "of different projects one at a time"
             )
 
 
-def unsigned(content: Any) -> Any:
+def without_signatures(content: Any) -> Any:
     """Content without the parts of addresses that differ from export to export."""
     if isinstance(content, Mapping):
-        return {str(name): unsigned(value) for name, value in content.items()}
+        return {str(name): without_signatures(value) for name, value in content.items()}
     if isinstance(content, list):
-        return [unsigned(value) for value in content]
+        return [without_signatures(value) for value in content]
     if isinstance(content, str) and re.match(r"\w+://|/", content):
         return content.partition("?")[0]
     return content
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
@@ -135,7 +135,7 @@ def _shortened(text: str) -> str:
 _INITIAL, _CURATED = "INITIAL_CAS", "CURATION_USER"
 
 
-def curated(answer: Answer) -> Part:
+def with_curation(answer: Answer) -> Part:
     """Return an answer of INCEpTION as gold if it is the curators', or as dropped if the document came with it."""
     if answer.worker == _CURATED:
         return replace(answer, source="gold")

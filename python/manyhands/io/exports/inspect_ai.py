@@ -39,7 +39,7 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
     The item is the output of a model for a sample, so logs of several models or tasks have items of their own. A
     scorer that scores the same item in several logs counts as one worker per log.
     """
-    graded = [(file, *one) for file in files for one in _graded(file)]
+    graded = [(file, *one) for file in files for one in _samples(file)]
     evals = {name for _, (name, _), *_ in graded}
     models = {model for _, (_, model), *_ in graded}
     epochs = any(epoch not in (None, 1) for _, _, _, epoch, _ in graded)
@@ -51,7 +51,7 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
     again = {scorer for (*_, scorer), n in scored.items() if n > 1}
     graders = _graders([content for *_, content in graded])
     unscored = 0
-    found: list[Answer] = []
+    results: list[Answer] = []
     for file, model, sample, epoch, content in graded:
         task = sample if not epochs else f"{sample} / {epoch}"
         task = task if len(models) < 2 else f"{model[1]} / {task}"
@@ -75,8 +75,8 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
             one = [(grader, scorer if grader is None else grader, score)]
             for model_of, name, part in one if members is None else members:
                 worker = file.annotator(f"{name} ({file.worker})" if scorer in again else name)
-                found.extend(_verdicts(task, worker, model_of, part, about))
-    yield from one_kind_each(found)
+                results.extend(_verdicts(task, worker, model_of, part, about))
+    yield from one_kind_each(results)
     if unscored:
         yield Dropped("samples without a score", unscored)
 
@@ -130,28 +130,30 @@ def _panel(file: ExportFile, scorer: str, score: Any) -> list[tuple[str | None, 
 def _models_of(log: Mapping[str, Any], scorer: str) -> list[Any]:
     """The models that a scorer was made with; scorers of one name are numbered in the scores of samples."""
     counts: Counter[str] = Counter()
-    for made in log["eval"].get("scorers") or []:
-        name = str(made.get("name"))
-        called = name if not counts[name] else f"{name}{counts[name]}"
+    for scorer_entry in log["eval"].get("scorers") or []:
+        name = str(scorer_entry.get("name"))
+        name_used = name if not counts[name] else f"{name}{counts[name]}"
         counts[name] += 1
-        models = (made.get("options") or {}).get("model")
-        if called == scorer and isinstance(models, list):
+        models = (scorer_entry.get("options") or {}).get("model")
+        if name_used == scorer and isinstance(models, list):
             return [one.get("model") if isinstance(one, Mapping) else one for one in models]
     return []
 
 
 def answers_of_models(files: Sequence[ExportFile]) -> Iterator[Part]:
     """Yield what the evaluated models answered, as the scorers found it in their outputs: each model is a worker."""
-    graded = [one for file in files for one in _graded(file)]
+    graded = [one for file in files for one in _samples(file)]
     evals = {name for (name, _), *_ in graded}
     unscored = 0
     for (name, model), sample, epoch, content in graded:
         task = sample if len(evals) < 2 else f"{name} / {sample}"
-        said = [score.get("answer") for score in (content.get("scores") or {}).values() if isinstance(score, Mapping)]
-        if not said:
+        answers = [
+            score.get("answer") for score in (content.get("scores") or {}).values() if isinstance(score, Mapping)
+        ]
+        if not answers:
             unscored += 1
             continue
-        answer = next((one for one in said if one not in (None, "")), None)
+        answer = next((one for one in answers if one not in (None, "")), None)
         yield Item(task, {"input": _text(content.get("input")), "target": content.get("target")})
         yield verdict("answer", task, model, answer, failure=None if answer is not None else "no answer", repeat=epoch)
         if isinstance(content.get("target"), str):
@@ -162,7 +164,7 @@ def answers_of_models(files: Sequence[ExportFile]) -> Iterator[Part]:
 
 def _graders(samples: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """The model behind each scorer that grades by one, where no two scorers grade by the same."""
-    found: dict[str, set[Any]] = {}
+    graders: dict[str, set[Any]] = {}
     for sample in samples:
         for scorer, score in (sample.get("scores") or {}).items():
             metadata = score.get("metadata") if isinstance(score, Mapping) else None
@@ -171,13 +173,13 @@ def _graders(samples: Sequence[Mapping[str, Any]]) -> dict[str, str]:
             grading = metadata.get("grading") if isinstance(metadata, Mapping) else None
             for message in grading if isinstance(grading, list) else []:
                 if isinstance(message, Mapping) and message.get("role") == "assistant":
-                    found.setdefault(scorer, set()).add(message.get("model"))
-    names = {scorer: next(iter(models)) for scorer, models in found.items() if len(models) == 1}
+                    graders.setdefault(scorer, set()).add(message.get("model"))
+    names = {scorer: next(iter(models)) for scorer, models in graders.items() if len(models) == 1}
     counts = Counter(names.values())
     return {scorer: model for scorer, model in names.items() if model and counts[model] == 1}
 
 
-def _graded(file: ExportFile) -> Iterator[tuple[Any, Any, Any, Mapping[str, Any]]]:
+def _samples(file: ExportFile) -> Iterator[tuple[Any, Any, Any, Mapping[str, Any]]]:
     """Yield task with model, sample, epoch and content of all samples of a log."""
     log = file.rows[0]
     samples = log.get("samples") or []

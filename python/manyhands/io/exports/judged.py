@@ -27,15 +27,15 @@ def verdict(
     """Return a verdict as an answer: numbers as numbers, all else as classes; without a value, it failed."""
     check_id(task, "item")
     question, worker = str(question), UNKNOWN if worker in (None, "") else worker
-    known = {name: one for name, one in extra.items() if one is not None}
+    details = {name: one for name, one in extra.items() if one is not None}
     if value is None or failure is not None or (isinstance(value, float) and math.isnan(value)):
-        known["failure"] = str(failure or "no verdict")
-        return Answer(question, "categorical", task, worker, None, when, status="failed", extra=known)
+        details["failure"] = str(failure or "no verdict")
+        return Answer(question, "categorical", task, worker, None, when, status="failed", extra=details)
     if isinstance(value, int | float) and not isinstance(value, bool):
         if not math.isfinite(value):
             raise FileFormatError(f"the score of {worker!r} for {task!r} is {value}; correct or drop it")
-        return Answer(question, "numeric", task, worker, float(value), when, extra=known)
-    return Answer(question, "categorical", task, worker, str(value), when, extra=known)
+        return Answer(question, "numeric", task, worker, float(value), when, extra=details)
+    return Answer(question, "categorical", task, worker, str(value), when, extra=details)
 
 
 def check_id(value: Any, what: str) -> None:
@@ -57,10 +57,10 @@ def one_kind_each(verdicts: Iterable[Answer]) -> Iterator[Answer]:
             kinds.setdefault(one.question, {})[one.kind] = None
             of_worker.setdefault((one.question, one.worker), {})[one.kind] = None
     for one in verdicts:
-        known = kinds.get(one.question, {"categorical": None})
-        wanted = of_worker.get((one.question, one.worker), known) if one.status == "failed" else (one.kind,)
-        for kind in wanted:
-            apart = kind == "numeric" and len(known) > 1
+        kinds_known = kinds.get(one.question, {"categorical": None})
+        expected = of_worker.get((one.question, one.worker), kinds_known) if one.status == "failed" else (one.kind,)
+        for kind in expected:
+            apart = kind == "numeric" and len(kinds_known) > 1
             yield replace(one, kind=kind, question=f"{one.question}{NUMBER}" if apart else one.question)
 
 

@@ -22,7 +22,7 @@ from manyhands.io.exports.export import (
     one_or_set,
     path_name,
 )
-from manyhands.io.exports.files import Contents, ExportFile, Reader, unsigned
+from manyhands.io.exports.files import Contents, ExportFile, Reader, without_signatures
 from manyhands.io.exports.shapes import Region, bounds, ellipse, of_brush, of_polygons, size_of, warn_of_turned
 from manyhands.io.exports.spans import Document, counted_by, is_place, text_among
 
@@ -54,8 +54,8 @@ def knows(rows: list[Any]) -> bool:
 
 def _is_old(row: Mapping[str, Any]) -> bool:
     """Whether a task has completions, as annotations were called before 2021; elsewhere these are texts of a model."""
-    found = row.get("completions")
-    return isinstance(found, list) and any(isinstance(one, Mapping) and "result" in one for one in found)
+    completions = row.get("completions")
+    return isinstance(completions, list) and any(isinstance(one, Mapping) and "result" in one for one in completions)
 
 
 def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
@@ -88,10 +88,10 @@ def _annotations(task: Mapping[str, Any]) -> list[Any]:
 
 def _regions(annotation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The regions of an annotation; aggregated completions of old versions have lists of them in a list."""
-    found: list[Mapping[str, Any]] = []
+    regions: list[Mapping[str, Any]] = []
     for region in annotation.get("result") or []:
-        found += [one for one in (region if isinstance(region, list) else [region]) if isinstance(one, Mapping)]
-    return found
+        regions += [one for one in (region if isinstance(region, list) else [region]) if isinstance(one, Mapping)]
+    return regions
 
 
 class _Project:
@@ -179,8 +179,8 @@ class _Project:
         marks = _kind_of_marks(region)
         if marks in SEEN_NOTHING:
             plain = marks == "sequences" and "globalOffsets" not in region["value"]
-            named = str(region.get("to_name", "text")) if plain else None
-            self._marked.setdefault(question, (marks, named))
+            source_name = str(region.get("to_name", "text")) if plain else None
+            self._marked.setdefault(question, (marks, source_name))
 
     def _task(self, question: str, task: Any, place: _Place) -> Any:
         """The id of what was asked about: a task, or an object or a page of it where a question is about several."""
@@ -233,23 +233,23 @@ class _Project:
             if kind not in _MARKS and (inside or (region.get("id") is not None and region.get("id") in marks)):
                 yield Dropped("answers about a single region (not supported)", 1, question)
                 continue
-            said = self._said(region, name, _fields(task), labels.get(region.get("id")))
-            if isinstance(said, Dropped):
-                yield said
+            answer = self._said(region, name, _fields(task), labels.get(region.get("id")))
+            if isinstance(answer, Dropped):
+                yield answer
                 continue
-            for one in said[1]:
-                grouped.setdefault((question, said[0], about), []).append((region, one))
+            for one in answer[1]:
+                grouped.setdefault((question, answer[0], about), []).append((region, one))
         rest = (annotation.get("created_at"), annotation.get("lead_time"), status, by)
         for (question, kind, about), group in grouped.items():
             values = [one for _, one in group]
             if kind == "sequences":
-                document, values = _placed(_fields(task), [region for region, _ in group], values)
+                document, values = _text_and_places(_fields(task), [region for region, _ in group], values)
                 yield Answer(question, kind, about, worker, values, *rest, document)
             elif kind in ("intervals", "boxes", "masks", "shapes"):
                 yield Answer(question, kind, about, worker, values, *rest)
             elif kind == "multilabel":
-                kind, chosen = one_or_set([label for part in values for label in part])
-                yield Answer(question, kind, about, worker, chosen, *rest)
+                kind, choice = one_or_set([label for part in values for label in part])
+                yield Answer(question, kind, about, worker, choice, *rest)
             else:
                 for one in values:
                     yield Answer(question, kind, about, worker, one, *rest)
@@ -264,10 +264,10 @@ class _Project:
         if not isinstance(value, Mapping):
             return Dropped("regions without a value", 1, question)
         if kind in CHOICES:
-            chosen = value.get(kind)
-            if chosen is None:
+            choices = value.get(kind)
+            if choices is None:
                 return Dropped("regions without a value", 1, question)
-            return "multilabel", [[choice_name(one) for one in ([chosen] if isinstance(chosen, str) else chosen)]]
+            return "multilabel", [[choice_name(one) for one in ([choices] if isinstance(choices, str) else choices)]]
         if kind in ("rating", "number", "textarea", "pairwise"):
             content = value.get({"textarea": "text", "pairwise": "selected"}.get(kind, kind))
             if content is None:
@@ -275,15 +275,15 @@ class _Project:
             if kind == "textarea":
                 return "texts", ["\n".join(map(str, content)) if isinstance(content, list) else content]
             return self._compared(question, task, data, content) if kind == "pairwise" else ("numeric", [content])
-        named = labels or _labels(value, kind)
+        names = labels or _labels(value, kind)
         span = _span(value) if kind in _SPANS else None
         if span is not None:
-            return "sequences", [(*span, label) for label in named]
+            return "sequences", [(*span, label) for label in names]
         if kind in _INTERVALS and ("start" in value or "ranges" in value):
             times = (str(value.get("start", value.get("ranges"))), str(value.get("end")))
-            return "intervals", [(*times, label) for label in named]
+            return "intervals", [(*times, label) for label in names]
         if kind in _DRAWN:
-            return _drawn(kind, region, value, self._size(region, task), named)
+            return _draw_mask(kind, region, value, self._size(region, task), names)
         if kind in (*_BOXES, *_POINTS):
             size = self._size(region, task)
             self._units.setdefault(question, Counter())[size is not None] += 1
@@ -292,7 +292,7 @@ class _Project:
                 if kind in _BOXES
                 else (*_pixels(size, _number(value, "x"), _number(value, "y")), None, None)
             )
-            return "boxes", [(*sides, label) for label in named]
+            return "boxes", [(*sides, label) for label in names]
         return Dropped(f"{kind or 'unknown'} regions (not supported)", 1, question)
 
     def _size(self, region: Mapping[str, Any], task: Any) -> tuple[float, float] | None:
@@ -303,14 +303,18 @@ class _Project:
         """What a pairwise answer compares: the texts of two fields that differ by a side."""
         pairs = _pairs(data)
         if len(pairs) == 1:
-            left, right = (unsigned(data[name]) for name in pairs[0])
+            left, right = (without_signatures(data[name]) for name in pairs[0])
         else:
-            shown = ", ".join(f"{one!r} and {other!r}" for one, other in pairs)
+            listing = ", ".join(f"{one!r} and {other!r}" for one, other in pairs)
             fields = ", ".join(map(repr, data)) or "none"
             self._unpaired.setdefault(
                 question,
                 f"{question!r} compares a left with a right item, and "
-                + (f"several fields can be these: {shown}" if pairs else f"no two fields of task {task!r} can be these")
+                + (
+                    f"several fields can be these: {listing}"
+                    if pairs
+                    else f"no two fields of task {task!r} can be these"
+                )
                 + f" (fields: {fields}); items are those of two fields such as 'text1' and 'text2' or 'model_a' and "
                 "'model_b'. Rename the fields, or make a table of comparisons with `manyhands import`",
             )
@@ -323,7 +327,7 @@ class _Project:
 def _pairs(data: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Pairs of fields whose names differ only by a side; those of models alone where there are such."""
     names = [str(name) for name, value in data.items() if isinstance(value, str)]
-    found: dict[tuple[str, str], None] = {}
+    pairs: dict[tuple[str, str], None] = {}
     for name in names:
         for left, right in _SIDES:
             around = r"\d" if left.isdigit() else "[A-Za-z]"
@@ -331,9 +335,9 @@ def _pairs(data: Mapping[str, Any]) -> list[tuple[str, str]]:
                 for form in (right, right.upper(), right.capitalize()):
                     other = name[: side.start()] + form + name[side.end() :]
                     if other in names and other != name:
-                        found[name, other] = None
-    models = [pair for pair in found if "model" in pair[0].lower()]
-    return models or list(found)
+                        pairs[name, other] = None
+    models = [pair for pair in pairs if "model" in pair[0].lower()]
+    return models or list(pairs)
 
 
 def _question(region: Mapping[str, Any]) -> str:
@@ -359,8 +363,8 @@ def _kind_of_marks(region: Mapping[str, Any]) -> str | None:
         return "sequences"
     if kind in (*_BOXES, *_POINTS):
         return "boxes"
-    drawn = kind in _DRAWN and size_of(region.get("original_height"), region.get("original_width")) is not None
-    return "masks" if drawn else None
+    is_mask = kind in _DRAWN and size_of(region.get("original_height"), region.get("original_width")) is not None
+    return "masks" if is_mask else None
 
 
 def _is_turned(region: Mapping[str, Any]) -> bool:
@@ -401,7 +405,7 @@ def _box(value: Mapping[str, Any], size: tuple[float, float] | None) -> list[flo
     return bounds(corner, (right - corner[0], bottom - corner[1]), _number(value, "rotation", 0), corner)
 
 
-def _drawn(
+def _draw_mask(
     kind: str,
     region: Mapping[str, Any],
     value: Mapping[str, Any],
@@ -443,7 +447,7 @@ def _span(value: Mapping[str, Any]) -> tuple[int, int] | None:
     return (start, end) if is_place(start) and is_place(end) else None
 
 
-def _placed(
+def _text_and_places(
     fields: Mapping[str, Any], regions: list[Mapping[str, Any]], said: list[Any]
 ) -> tuple[Document, list[tuple[int, int, Any]]]:
     """The text that regions are of, and their places in it: versions of before 2022 count units of UTF-16."""
@@ -453,8 +457,8 @@ def _placed(
         if isinstance(region["value"].get("text"), str)
     ]
     plain = not any("globalOffsets" in region["value"] for region in regions)
-    named = str(regions[0].get("to_name", "text"))
-    text = text_among(fields, named, quoted) if plain else None  # others are of pages, whose marks do not count
+    source_name = str(regions[0].get("to_name", "text"))
+    text = text_among(fields, source_name, quoted) if plain else None  # others are of pages, whose marks do not count
     place = counted_by(text, quoted)
     return Document(text), [(place(start), place(end), label) for start, end, label in said]
 

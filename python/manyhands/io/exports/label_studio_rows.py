@@ -136,14 +136,14 @@ def _of_regions(cell: Any) -> bool:
 
 
 def _type_of(region: Mapping[str, Any]) -> str | None:
-    known = next((kind for field, kind in _TYPES.items() if field in region), None)
-    if known is None and set(region) <= {"text", "meta"} and isinstance(region.get("text"), list):
+    kind_known = next((kind for field, kind in _TYPES.items() if field in region), None)
+    if kind_known is None and set(region) <= {"text", "meta"} and isinstance(region.get("text"), list):
         return "textarea"
-    if known is None and {"x", "y", "width", "height"} <= set(region):
+    if kind_known is None and {"x", "y", "width", "height"} <= set(region):
         return "rectangle"
-    if known is None and {"original_width", "points"} <= set(region):
+    if kind_known is None and {"original_width", "points"} <= set(region):
         return "polygon"
-    return known
+    return kind_known
 
 
 def _textual(rows: Sequence[Mapping[str, Any]], name: str) -> bool:

@@ -48,18 +48,22 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
         where = f"row {number} of {file.where}"
         if not (_is_row(row) or _is_line(row)):
             raise FileFormatError(f"{where} has neither 'data_row' and 'projects' nor 'dataRow'")
-        labels += _exported(file, row, where, name, several=several) if _is_row(row) else [_imported(file, row, where)]
-    labels = _joined(labels)
+        labels += (
+            _labels_of_row(file, row, where, name, several=several)
+            if _is_row(row)
+            else [_label_of_line(file, row, where)]
+        )
+    labels = _join_lines(labels)
     forms = dict.fromkeys((label.project, form) for label in labels for form in label.objects(lost))
     for label in labels:
         if label.item:
             yield Item(label.task, label.item)
         yield from label.classified(lost)
-        drawn = label.objects(Counter())
-        asked = [form for project, form in forms if project == label.project]
-        for form in asked if label.complete else drawn:
+        shapes = label.objects(Counter())
+        matching_forms = [form for project, form in forms if project == label.project]
+        for form in matching_forms if label.complete else shapes:
             yield label.answer(
-                form, _KINDS[form], drawn.get(form, []), document=label.document if form == "spans" else None
+                form, _KINDS[form], shapes.get(form, []), document=label.document if form == "spans" else None
             )
     for what, count in (+lost).items():
         yield Dropped(what, count)
@@ -102,26 +106,26 @@ class _Label:
         """Yield the answers to questions about the whole data row."""
         for one in self.classifications:
             question = str(one.get("name") or one.get("schemaId"))
-            given = one.get("answer")
-            if "radio_answer" in one or isinstance(given, Mapping):
-                chosen = one.get("radio_answer", given)
-                yield self.answer(question, "categorical", _chosen(chosen))
-                lost["classifications within a classification"] += len(chosen.get("classifications") or [])
-            elif "checklist_answers" in one or "checklist_answer" in one or isinstance(given, list):
-                several = one.get("checklist_answers", one.get("checklist_answer", given)) or []
-                yield self.answer(question, "multilabel", [_chosen(part) for part in several])
+            answer = one.get("answer")
+            if "radio_answer" in one or isinstance(answer, Mapping):
+                choice = one.get("radio_answer", answer)
+                yield self.answer(question, "categorical", _choices(choice))
+                lost["classifications within a classification"] += len(choice.get("classifications") or [])
+            elif "checklist_answers" in one or "checklist_answer" in one or isinstance(answer, list):
+                several = one.get("checklist_answers", one.get("checklist_answer", answer)) or []
+                yield self.answer(question, "multilabel", [_choices(part) for part in several])
                 lost["classifications within a classification"] += sum(
                     len(part.get("classifications") or []) for part in several if isinstance(part, Mapping)
                 )
-            elif "text_answer" in one or isinstance(given, str):
-                text = one["text_answer"].get("content") if "text_answer" in one else given
+            elif "text_answer" in one or isinstance(answer, str):
+                text = one["text_answer"].get("content") if "text_answer" in one else answer
                 yield self.answer(question, "texts", text)
             else:
                 lost["classifications of other types"] += 1
 
     def objects(self, lost: Counter[str]) -> dict[str, list[Any]]:
         """What was drawn or marked, by form."""
-        found: dict[str, list[Any]] = {}
+        shapes_by_kind: dict[str, list[Any]] = {}
         for one in self.features:
             label = one.get("name") or one.get("schemaId")
             box = one.get("bounding_box") or one.get("bbox")
@@ -130,23 +134,23 @@ class _Label:
                 left, top, width, height = (
                     _number(box, name, self.where) for name in ("left", "top", "width", "height")
                 )
-                found.setdefault("boxes", []).append((left, top, left + width, top + height, label))
+                shapes_by_kind.setdefault("boxes", []).append((left, top, left + width, top + height, label))
             elif isinstance(one.get("point"), Mapping):
                 point = _point(one["point"], self.where)
-                found.setdefault("points", []).append((*point, None, None, label))
+                shapes_by_kind.setdefault("points", []).append((*point, None, None, label))
             elif isinstance(place, Mapping):
-                found.setdefault("spans", []).append((place.get("start"), _behind(place.get("end")), label))
+                shapes_by_kind.setdefault("spans", []).append((place.get("start"), _behind(place.get("end")), label))
             elif isinstance(one.get("polygon"), list) and self.size is not None:
                 outline = [_point(point, self.where) for point in one["polygon"]]
-                found.setdefault("masks", []).append((of_polygons([outline], self.size, self.where), label))
+                shapes_by_kind.setdefault("masks", []).append((of_polygons([outline], self.size, self.where), label))
             elif isinstance(one.get("line"), list):
-                found.setdefault("shapes", []).append(
+                shapes_by_kind.setdefault("shapes", []).append(
                     (str([_point(point, self.where) for point in one["line"]]), label)
                 )
             else:
                 lost[_unread(one)] += 1
             lost["classifications of objects"] += len(one.get("classifications") or [])
-        return found
+        return shapes_by_kind
 
 
 def _unread(one: Mapping[str, Any]) -> str:
@@ -157,7 +161,7 @@ def _unread(one: Mapping[str, Any]) -> str:
     return f"objects of kind {one.get('annotation_kind') or 'unknown'!r}"
 
 
-def _chosen(answer: Any) -> Any:
+def _choices(answer: Any) -> Any:
     if not isinstance(answer, Mapping):
         return answer
     return answer.get("name") or answer.get("value") or answer.get("schemaId") or None
@@ -190,7 +194,9 @@ def _naming(data_rows: Sequence[Mapping[str, Any]]) -> str:
     return "id"
 
 
-def _exported(file: ExportFile, row: Mapping[str, Any], where: str, name: str, *, several: bool) -> Iterator[_Label]:
+def _labels_of_row(
+    file: ExportFile, row: Mapping[str, Any], where: str, name: str, *, several: bool
+) -> Iterator[_Label]:
     """Yield the labels of a data row of export v2."""
     about = row["data_row"]
     task = about.get(name)
@@ -208,15 +214,15 @@ def _exported(file: ExportFile, row: Mapping[str, Any], where: str, name: str, *
             label.item = {"row_data": content, "external_id": about.get("external_id")}
             if isinstance(content, str) and "://" not in content[:20]:
                 label.document = Document(content)
-            said = one.get("annotations") or {}
-            label.features = list(said.get("objects") or [])
-            label.classifications = list(said.get("classifications") or [])
-            if said.get("frames"):
+            annotations = one.get("annotations") or {}
+            label.features = list(annotations.get("objects") or [])
+            label.classifications = list(annotations.get("classifications") or [])
+            if annotations.get("frames"):
                 raise FileFormatError(f"{where} is a label of a video, which is not read; export the frames as images")
             yield label
 
 
-def _imported(file: ExportFile, row: Mapping[str, Any], where: str) -> _Label:
+def _label_of_line(file: ExportFile, row: Mapping[str, Any], where: str) -> _Label:
     """Return the label of a line that Labelbox imports, which has one annotation and names no annotator."""
     data = row["dataRow"]
     label = _Label(data.get("globalKey") or data.get("id"), file.annotator(None), where, complete=False)
@@ -225,17 +231,20 @@ def _imported(file: ExportFile, row: Mapping[str, Any], where: str) -> _Label:
     return label
 
 
-def _joined(labels: list[_Label]) -> list[_Label]:
+def _join_lines(labels: list[_Label]) -> list[_Label]:
     """Put the lines of a data row together, of which each holds one annotation."""
     first: dict[tuple[Any, Any, Source], _Label] = {}
-    kept = []
+    merged_labels = []
     for label in labels:
-        if label.complete or (known := first.setdefault((label.task, label.worker, label.source), label)) is label:
-            kept.append(label)
+        if (
+            label.complete
+            or (first_label := first.setdefault((label.task, label.worker, label.source), label)) is label
+        ):
+            merged_labels.append(label)
         else:
-            known.features += label.features
-            known.classifications += label.classifications
-    return kept
+            first_label.features += label.features
+            first_label.classifications += label.classifications
+    return merged_labels
 
 
 READER = Reader(

@@ -37,15 +37,15 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
     contents = Contents()
     for file, image in zip(files, images, strict=True):
         about = file.rows[0]
-        seen = [about.get("imageHeight"), about.get("imageWidth"), hash(about.get("imageData") or "")]
-        contents.check(image, seen, file)
+        size_and_image = [about.get("imageHeight"), about.get("imageWidth"), hash(about.get("imageData") or "")]
+        contents.check(image, size_and_image, file)
     level = worker_level(files, images)
     flagged = any(file.rows[0].get("flags") for file in files)
     lost: Counter[str] = Counter()
     for file, image in zip(files, images, strict=True):
         content, worker = file.rows[0], file.annotator(parts_of(file.path)[level])
         size = size_of(content.get("imageHeight"), content.get("imageWidth"))
-        drawn: dict[str, list[Any]] = {"boxes": [], "points": [], "masks": [], "shapes": []}
+        shapes_by_kind: dict[str, list[Any]] = {"boxes": [], "points": [], "masks": [], "shapes": []}
         for number, shape in enumerate(content["shapes"], 1):
             if not isinstance(shape, Mapping):
                 raise FileFormatError(f"shape {number} of {file.where} is not an object")
@@ -53,27 +53,29 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
             label, place = shape.get("label"), f"image {image!r} of {file.where}"
             if kind == "rectangle" and len(points) == 2:
                 (x1, y1), (x2, y2) = points
-                drawn["boxes"].append((min(x1, x2), min(y1, y2), max(x1, x2), max(y1, y2), label))
+                shapes_by_kind["boxes"].append((min(x1, x2), min(y1, y2), max(x1, x2), max(y1, y2), label))
             elif kind in ("point", "points"):
-                drawn["points"] += [(x, y, None, None, label) for x, y in points]
+                shapes_by_kind["points"] += [(x, y, None, None, label) for x, y in points]
             elif kind in ("polygon", "circle") and size is None:
                 lost[f"{kind}s in images of unknown size"] += 1
             elif kind == "polygon" and len(points) >= 3 and size is not None:
-                drawn["masks"].append((of_polygons([points], size, place), label))
+                shapes_by_kind["masks"].append((of_polygons([points], size, place), label))
             elif kind == "circle" and len(points) == 2 and size is not None:
                 radius = math.dist(*points)
-                drawn["masks"].append((of_polygons([ellipse(points[0], (radius, radius), 0)], size, place), label))
+                shapes_by_kind["masks"].append(
+                    (of_polygons([ellipse(points[0], (radius, radius), 0)], size, place), label)
+                )
             elif kind in _LINES:
-                drawn["shapes"].append((str(points), label))
+                shapes_by_kind["shapes"].append((str(points), label))
             else:
                 lost[f"shapes of type {kind!r} with {len(points)} points (not supported)"] += 1
-        for question, said in drawn.items():
-            if said or question != "shapes":
+        for question, shapes in shapes_by_kind.items():
+            if shapes or question != "shapes":
                 kind = "boxes" if question == "points" else question
-                yield Answer(question, kind, image, worker, said)
+                yield Answer(question, kind, image, worker, shapes)
         if flagged:
-            given = content.get("flags") or {}
-            yield Answer("flags", "multilabel", image, worker, [name for name, on in given.items() if on])
+            flags = content.get("flags") or {}
+            yield Answer("flags", "multilabel", image, worker, [name for name, on in flags.items() if on])
     for what, count in lost.items():
         yield Dropped(what, count)
 

@@ -23,7 +23,7 @@ _OTHER = ("TEXT", "CORRECTION")
 
 def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
     """Yield all scores: annotators are workers, and so are the judges that ``metadata`` names; names are criteria."""
-    found: list[Answer] = []
+    results: list[Answer] = []
     for score in (score for file in files for score in _scores(file)):
         if score["dataType"] in _OTHER:
             yield Dropped(f"scores of type {score['dataType']} (texts)", 1, score["name"])
@@ -40,7 +40,7 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
         value = score.get("value") if value is None else value
         if score["dataType"] == "BOOLEAN" and isinstance(value, int | float):
             value = str(bool(value))
-        found.append(
+        results.append(
             verdict(
                 str(score["name"]),
                 task,
@@ -53,7 +53,7 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
                 explanation=details.get("comment"),
             )
         )
-    yield from one_kind_each(found)
+    yield from one_kind_each(results)
 
 
 def _subject(score: Mapping[str, Any]) -> tuple[str, Any, Any]:

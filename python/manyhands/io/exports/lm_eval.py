@@ -24,10 +24,10 @@ _INVALID = "[invalid]"
 
 def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
     """Yield the metrics of all samples: every metric, with its filter, is a worker that scores the output."""
-    found: list[Answer] = []
+    results: list[Answer] = []
     for task, model, many, row in _samples(files):
         about = path_name((model, *task)) if many else _bare(task)
-        yield Item(about, _shown(row))
+        yield Item(about, _response_fields(row))
         metrics = row.get("metrics")
         names = metrics if isinstance(metrics, list) else []
         for name in names:
@@ -36,8 +36,10 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
             if isinstance(value, list | Mapping):
                 yield Dropped("metrics of several values", 1, task[0])
                 continue
-            found.append(verdict(task[0], about, worker, value, system=model, item=_bare(task), annotator_kind="code"))
-    yield from one_kind_each(found)
+            results.append(
+                verdict(task[0], about, worker, value, system=model, item=_bare(task), annotator_kind="code")
+            )
+    yield from one_kind_each(results)
 
 
 def answers_of_models(files: Sequence[ExportFile]) -> Iterator[Part]:
@@ -46,10 +48,10 @@ def answers_of_models(files: Sequence[ExportFile]) -> Iterator[Part]:
     filters = {(task[0], row.get("filter")) for task, _, _, row in samples}
     several = {task for task, _ in filters if sum(other == task for other, _ in filters) > 1}
     for task, model, _, row in samples:
-        about, said, truth = _bare(task), _response(row), row.get("target")
+        about, response, truth = _bare(task), _response(row), row.get("target")
         worker = f"{model},{row['filter']}" if task[0] in several else model
-        yield Item(about, _shown(row))
-        yield verdict(task[0], about, worker, said, failure="no answer was extracted" if said is None else None)
+        yield Item(about, _response_fields(row))
+        yield verdict(task[0], about, worker, response, failure="no answer was extracted" if response is None else None)
         if isinstance(truth, str | int):
             yield Answer(task[0], "categorical", about, None, str(truth), source="gold")
 
@@ -58,8 +60,8 @@ def _samples(files: Sequence[ExportFile]) -> Iterator[tuple[tuple[str, Any], str
     """Yield task with document, model, whether there are several models, and content of all samples."""
     models = {file.path.resolve().parent.name for file in files}
     for file in files:
-        named = _FILE.fullmatch(file.path.stem)
-        name = file.worker if named is None else named[1]
+        match = _FILE.fullmatch(file.path.stem)
+        name = file.worker if match is None else match[1]
         for row in file.rows:
             yield (name, row["doc_id"]), file.path.resolve().parent.name, len(models) > 1, row
 
@@ -68,7 +70,7 @@ def _bare(task: tuple[str, Any]) -> str:
     return path_name(task)
 
 
-def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
+def _response_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     first = (row.get("arguments") or {}).get("gen_args_0") if isinstance(row.get("arguments"), Mapping) else None
     return {"input": (first or {}).get("arg_0"), "target": row.get("target")}
 

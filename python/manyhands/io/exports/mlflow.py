@@ -20,7 +20,7 @@ NAME = "mlflow"
 
 def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
     """Yield all feedback, each source being a worker, and expectations as gold."""
-    found: list[Answer] = []
+    results: list[Answer] = []
     for _, _, row in rows_of(files):
         info = row.get("info", row)
         task = info.get("trace_id") or info["request_id"]
@@ -37,18 +37,18 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
             kind = str(source.get("source_type", "unknown"))
             worker = source.get("source_id")
             worker = kind.lower() if worker in (None, "", "default") else worker
-            stated, given = one.get("expectation"), one.get("feedback")
-            part = stated if given is None else given
+            expectation, feedback = one.get("expectation"), one.get("feedback")
+            part = expectation if feedback is None else feedback
             value = (part or {}).get("value")
             if isinstance(value, list | Mapping):
                 yield Dropped("assessments of several values", 1, criterion)
                 continue
-            if given is None:
+            if feedback is None:
                 if value is not None:
-                    found.append(replace(verdict(criterion, task, None, value), source="gold", extra=None))
+                    results.append(replace(verdict(criterion, task, None, value), source="gold", extra=None))
                 continue
-            error = given.get("error")
-            made = verdict(
+            error = feedback.get("error")
+            answer = verdict(
                 criterion,
                 task,
                 worker,
@@ -59,8 +59,8 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
                 annotator_kind=KINDS_OF_ANNOTATORS.get(kind),
                 **about,
             )
-            found.append(replace(made, status="rejected") if one.get("valid") is False else made)
-    yield from one_kind_each(found)
+            results.append(replace(answer, status="rejected") if one.get("valid") is False else answer)
+    yield from one_kind_each(results)
 
 
 def _reason(error: Any) -> str:

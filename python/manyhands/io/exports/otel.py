@@ -25,28 +25,28 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
     """Yield labels and scores of all evaluations: the instrumentation scope is the judge, or the service."""
     events = [event for file in files for row in file.rows for event in _events(row)]
     scopes = {scope for _, scope, *_ in events if scope}
-    found: list[Answer] = []
-    for service, scope, event, said in events:
-        task = said.get("gen_ai.response.id") or event.get("spanId")
-        name = said.get(f"{_PREFIX}name")
+    results: list[Answer] = []
+    for service, scope, event, event_data in events:
+        task = event_data.get("gen_ai.response.id") or event.get("spanId")
+        name = event_data.get(f"{_PREFIX}name")
         if task is None or name is None:
             yield Dropped("evaluations without a name, or without a response or span they are about")
             continue
         worker = scope if len(scopes) > 1 else service or scope or "unknown"
-        value, label = said.get(f"{_PREFIX}score.value"), said.get(f"{_PREFIX}score.label")
+        value, label = event_data.get(f"{_PREFIX}score.value"), event_data.get(f"{_PREFIX}score.label")
         about = {
             "when": event.get("timeUnixNano"),
-            "system": said.get("gen_ai.response.model") or said.get("gen_ai.request.model"),
-            "cluster": said.get("gen_ai.conversation.id"),
-            "explanation": said.get(f"{_PREFIX}explanation"),
+            "system": event_data.get("gen_ai.response.model") or event_data.get("gen_ai.request.model"),
+            "cluster": event_data.get("gen_ai.conversation.id"),
+            "explanation": event_data.get(f"{_PREFIX}explanation"),
         }
         if value is None and label is None:
-            found.append(verdict(name, task, worker, None, failure=said.get("error.type"), **about))
+            results.append(verdict(name, task, worker, None, failure=event_data.get("error.type"), **about))
         if label is not None:
-            found.append(verdict(name, task, worker, str(label), **about))
+            results.append(verdict(name, task, worker, str(label), **about))
         if value is not None:
-            found.append(verdict(name, task, worker, float(value), **about))
-    yield from one_kind_each(found)
+            results.append(verdict(name, task, worker, float(value), **about))
+    yield from one_kind_each(results)
 
 
 def _events(row: Any) -> Iterator[_Event]:
@@ -72,11 +72,11 @@ def _name_of(record: Mapping[str, Any]) -> Any:
 
 def _attributes(holder: Mapping[str, Any]) -> dict[str, Any]:
     """Attributes by name, with their values out of their wrappers; integers are written as text."""
-    found = {}
+    attributes = {}
     for one in holder.get("attributes") or []:
         kind, value = next(iter((one.get("value") or {"": None}).items()))
-        found[one["key"]] = int(value) if kind == "intValue" else value
-    return found
+        attributes[one["key"]] = int(value) if kind == "intValue" else value
+    return attributes
 
 
 def _recognizes(file: ExportFile) -> bool:

@@ -89,24 +89,24 @@ class Preannotations:
         (source,) = sources
         self._path = Path(export)
         self._rows, where = _rows(source), str(source)
-        known = [
+        matching = [
             platform for platform in _PLATFORMS if format in ("auto", platform.NAME) and platform.knows(self._rows)
         ]
-        if not known:
+        if not matching:
             names = preview([platform.NAME for platform in _PLATFORMS])
             raise ValueError(
                 f"{where} is not an export of {format if format != 'auto' else names}: pre-annotations need one"
             )
-        self.format = known[0].NAME
-        found = Export.of(str(source.path), known[0].answers(export_files([source])))
-        self._question = found.question(question)
-        self._kind = found.questions[self._question]
+        self.format = matching[0].NAME
+        read_export = Export.of(str(source.path), matching[0].answers(export_files([source])))
+        self._question = read_export.question(question)
+        self._kind = read_export.questions[self._question]
         if self._kind not in _COLUMNS:
             raise ValueError(
                 f"{where}: answers to {self._question!r} are {self._kind}; pre-annotations are {', '.join(_COLUMNS)}"
             )
-        said = [answer.said for answer in found.answers if answer.question == self._question]
-        self._whole = self._kind == "numeric" and all(value is None or float(value).is_integer() for value in said)
+        values = [answer.said for answer in read_export.answers if answer.question == self._question]
+        self._whole = self._kind == "numeric" and all(value is None or float(value).is_integer() for value in values)
         self._template = _Template(self._rows, self._question, where) if self.format == label_studio.NAME else None
 
     def check(self, path: PathLike) -> None:
@@ -124,29 +124,29 @@ class Preannotations:
         make = self._argilla if self._template is None else self._label_studio
         rows = enumerate(self._rows, 1 if self._template is not None else 0)
         tasks = ((row.get("id", number), row) for number, row in rows if isinstance(row, Mapping))
-        found = [make(row, task, *answers[str(task)], name) for task, row in tasks if str(task) in answers]
-        if not found:
+        new_lines = [make(row, task, *answers[str(task)], name) for task, row in tasks if str(task) in answers]
+        if not new_lines:
             raise ValueError(
                 f"no task of the export is among the {plural(len(answers), 'task')} that were answered, such as "
                 f"{next(iter(answers), None)!r}; was the model fitted to this export?"
             )
         with atomic_write(path) as part:
-            texts = [json.dumps(record, ensure_ascii=False, allow_nan=False, default=str) for record in found]
+            texts = [json.dumps(record, ensure_ascii=False, allow_nan=False, default=str) for record in new_lines]
             lines = Path(path).suffix.lower() == ".jsonl"
             part.write_text("\n".join(texts) + "\n" if lines else "[\n" + ",\n".join(texts) + "\n]\n", "utf-8")
-        return len(found)
+        return len(new_lines)
 
     def _answers(self, model: Any) -> dict[str, tuple[Any, float | None]]:
         """Answer and confidence by task; those that were left open are left out."""
         frame, column = model.to_frame(), _COLUMNS[self._kind]
         if column not in frame.column_names or "task" not in frame.column_names:
             raise TypeError(f"answers to {self._question!r} are {self._kind}; {type(model).__name__} gives others")
-        tasks, said = frame.column("task").to_pylist(), frame.column(column).to_pylist()
+        tasks, values = frame.column("task").to_pylist(), frame.column(column).to_pylist()
         # The reliability of a number is relative to the spread of all of them, which is no score of one answer.
         scored = "confidence" in frame.column_names and self._kind != "numeric"
         sure = frame.column("confidence").to_pylist() if scored else [None] * len(tasks)
-        said = [round(value) for value in said] if self._whole else said
-        triples = zip(tasks, said, sure, strict=True)
+        values = [round(value) for value in values] if self._whole else values
+        triples = zip(tasks, values, sure, strict=True)
         return {str(task): (answer, score) for task, answer, score in triples if answer is not None}
 
     def _label_studio(self, row: Mapping[str, Any], task: Any, said: Any, score: float | None, name: str) -> Any:
@@ -160,17 +160,17 @@ class Preannotations:
 
     def _argilla(self, row: Mapping[str, Any], task: Any, said: Any, score: float | None, name: str) -> Any:
         if "fields" in row:
-            kept = {key: row[key] for key in ("fields", "metadata") if row.get(key)}
+            fields_kept = {key: row[key] for key in ("fields", "metadata") if row.get(key)}
             suggestion = {"value": said, "score": score, "agent": name}
-            return {"id": task, **kept, "suggestions": {self._question: suggestion}}
+            return {"id": task, **fields_kept, "suggestions": {self._question: suggestion}}
         questions = argilla.flat_questions(row)
-        kept = {
+        fields_kept = {
             key: value
             for key, value in row.items()
             if key not in ("id", "status", "_server_id") and not key.startswith(tuple(f"{one}." for one in questions))
         }
         ours = f"{self._question}.suggestion"
-        return {"id": task, **kept, ours: said, f"{ours}.score": score, f"{ours}.agent": name}
+        return {"id": task, **fields_kept, ours: said, f"{ours}.score": score, f"{ours}.agent": name}
 
 
 def _rows(source: Source) -> list[Any]:
@@ -215,5 +215,5 @@ def _regions(rows: list[Any]) -> Iterator[Mapping[str, Any]]:
 
 def _choices(region: Mapping[str, Any], kind: str) -> list[Any]:
     value = region.get("value")
-    found = value.get(kind) if isinstance(value, Mapping) else None
-    return found if isinstance(found, list) else []
+    choices = value.get(kind) if isinstance(value, Mapping) else None
+    return choices if isinstance(choices, list) else []

@@ -79,11 +79,11 @@ def _line(row: Mapping[str, Any], worker: Any, questions: Mapping[frozenset[_Opt
     typed = row.get("user_input")
     if _is_choice(row):
         options = _options(row)
-        chosen = row["accept"] if isinstance(row["accept"], list) else [row["accept"]]
-        kind, said = one_or_set([_text(one, options) for one in chosen if one is not None])
-        yield Answer(questions[frozenset(options)], kind, task, worker, said, when, None, whole)
+        accepted = row["accept"] if isinstance(row["accept"], list) else [row["accept"]]
+        kind, value_read = one_or_set([_text(one, options) for one in accepted if one is not None])
+        yield Answer(questions[frozenset(options)], kind, task, worker, value_read, when, None, whole)
     elif view == "image_manual":
-        yield from _drawn(row, task, worker, when, whole)
+        yield from _rectangles(row, task, worker, when, whole)
     elif "audio_spans" in row:
         times = [(one.get("start"), one.get("end"), one.get("label")) for one in _each(row, "audio_spans")]
         yield Answer("audio_spans", "intervals", task, worker, times, when, None, whole)
@@ -103,11 +103,11 @@ def _line(row: Mapping[str, Any], worker: Any, questions: Mapping[frozenset[_Opt
 
 
 def _each(row: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    found = row.get(name) or []
-    for one in found if isinstance(found, list) else [found]:
+    items = row.get(name) or []
+    for one in items if isinstance(items, list) else [items]:
         if not isinstance(one, Mapping):
             raise FileFormatError(f"{name!r} of a line holds {str(one)[:60]}, which is not an object")
-    return list(found)
+    return list(items)
 
 
 # --------------------------------------------------------------------------------------------------------- options
@@ -120,14 +120,14 @@ def _is_choice(row: Mapping[str, Any]) -> bool:
 
 def _options(row: Mapping[str, Any]) -> list[_Option]:
     """The options of a line as ids and texts; ids alone where two have the same text."""
-    given = row["options"] if isinstance(row.get("options"), list) else []
-    for one in given:
+    options = row["options"] if isinstance(row.get("options"), list) else []
+    for one in options:
         if isinstance(one, Mapping) and isinstance(one.get("id"), list | dict):
             raise FileFormatError(f"an option has the id {str(one['id'])[:60]}, which is a {type(one['id']).__name__}")
-    pairs = [(one.get("id"), one.get("text")) for one in given if isinstance(one, Mapping)]
+    pairs = [(one.get("id"), one.get("text")) for one in options if isinstance(one, Mapping)]
     texts = [text for _, text in pairs]
-    shown = all(isinstance(text, str) and text for text in texts) and len(set(texts)) == len(texts)
-    return pairs if shown else [(name, None) for name, _ in pairs]
+    are_names = all(isinstance(text, str) and text for text in texts) and len(set(texts)) == len(texts)
+    return pairs if are_names else [(name, None) for name, _ in pairs]
 
 
 def _text(chosen: Any, options: Sequence[_Option]) -> Any:
@@ -142,21 +142,21 @@ def _questions(rows: Sequence[tuple[ExportFile, Mapping[str, Any]]]) -> dict[fro
     an input. They are of two where an id has two texts, or where one annotator answered both about one input. Where
     every input has options of its own, as in a quiz, all are one question.
     """
-    asked: dict[frozenset[_Option], set[Any]] = {}
+    option_sets: dict[frozenset[_Option], set[Any]] = {}
     ordered: dict[frozenset[_Option], list[_Option]] = {}
     for file, row in rows:
         if _is_choice(row):
             options = _options(row)
-            asked.setdefault(frozenset(options), set()).add((file.worker, _annotator(row), row["_input_hash"]))
+            option_sets.setdefault(frozenset(options), set()).add((file.worker, _annotator(row), row["_input_hash"]))
             ordered.setdefault(frozenset(options), options)
-    inputs = [{task for _, _, task in ones} for ones in asked.values()]
+    inputs = [{task for _, _, task in ones} for ones in option_sets.values()]
     alone = sum(map(len, inputs)) == len(set().union(*inputs))
-    if alone and len(asked) > _FEW and 2 * len(asked) > sum(map(len, inputs)):
-        return dict.fromkeys(asked, "choice")
+    if alone and len(option_sets) > _FEW and 2 * len(option_sets) > sum(map(len, inputs)):
+        return dict.fromkeys(option_sets, "choice")
     groups: list[_Group] = []
     group_of: dict[frozenset[_Option], int] = {}
-    for options_of in sorted(asked, key=lambda one: -len(one)):
-        fitting = (place for place, group in enumerate(groups) if group.takes(options_of, asked[options_of]))
+    for options_of in sorted(option_sets, key=lambda one: -len(one)):
+        fitting = (place for place, group in enumerate(groups) if group.takes(options_of, option_sets[options_of]))
         place = next(fitting, len(groups))
         if place == _MOST_QUESTIONS:
             raise FileFormatError(
@@ -165,7 +165,7 @@ def _questions(rows: Sequence[tuple[ExportFile, Mapping[str, Any]]]) -> dict[fro
             )
         if place == len(groups):
             groups.append(_Group(ordered[options_of]))
-        groups[place].add(options_of, asked[options_of])
+        groups[place].add(options_of, option_sets[options_of])
         group_of[options_of] = place
     names = _names([group.first for group in groups])
     return {options_of: names[place] for options_of, place in group_of.items()}
@@ -196,8 +196,8 @@ def _names(groups: Sequence[Sequence[_Option]]) -> list[str]:
     if len(groups) == 1:
         return ["choice"]
     texts = [[str(name if text is None else text) for name, text in options] or ["no options"] for options in groups]
-    for shown in range(1, max(map(len, texts), default=0) + 1):
-        names = [f"choice: {', '.join(one[:shown])}{', …' if shown < len(one) else ''}" for one in texts]
+    for length in range(1, max(map(len, texts), default=0) + 1):
+        names = [f"choice: {', '.join(one[:length])}{', …' if length < len(one) else ''}" for one in texts]
         if len(set(names)) == len(names):
             return names
     return [f"choice {place}" for place in range(1, len(groups) + 1)]
@@ -206,7 +206,7 @@ def _names(groups: Sequence[Sequence[_Option]]) -> list[str]:
 # ----------------------------------------------------------------------------------------------------------- marks
 
 
-def _drawn(row: Mapping[str, Any], task: Any, worker: Any, when: Any, status: Status) -> Iterator[Part]:
+def _rectangles(row: Mapping[str, Any], task: Any, worker: Any, when: Any, status: Status) -> Iterator[Part]:
     """Yield the rectangles of an image, and its polygons."""
     boxes, masks = [], []
     size = size_of(row.get("height"), row.get("width"))
@@ -228,8 +228,8 @@ def _document(row: Mapping[str, Any]) -> Document:
     text, cut = row.get("text"), row.get("tokens")
     places = [(one.get("start"), one.get("end")) for one in cut or [] if isinstance(one, Mapping)]
     tokens = tuple((start, end) for start, end in places if is_place(start) and is_place(end) and start < end)
-    known = tokens and len(tokens) == len(cut or [])
-    return Document(text if isinstance(text, str) else None, tokens if known else None)
+    has_tokens = tokens and len(tokens) == len(cut or [])
+    return Document(text if isinstance(text, str) else None, tokens if has_tokens else None)
 
 
 READER = Reader(NAME, "lines with 'answer' and '_input_hash'", lambda file: file.is_json and knows(file.rows), answers)

@@ -30,7 +30,7 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
     rows = [(file, row) for file in files for row in _rows(file.rows[0])]
     prompts = {row.get("promptIdx") for _, row in rows}
     systems = {_system(row, prompts) for _, row in rows}
-    found: list[Answer] = []
+    results: list[Answer] = []
     for file, row in rows:
         system, item = _system(row, prompts), file.numbered(row["testIdx"])
         task = path_name((system, item)) if len(systems) > 1 else item
@@ -57,12 +57,12 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
                 "explanation": part.get("reason"),
             }
             worker = grader or kind
-            if _failed(part):
-                found.append(verdict(criterion, task, worker, None, failure=part.get("reason"), **about))
+            if _is_failure(part):
+                results.append(verdict(criterion, task, worker, None, failure=part.get("reason"), **about))
                 continue
-            found.append(verdict(criterion, task, worker, "pass" if part["pass"] else "fail", **about))
-            found.append(verdict(criterion, task, worker, float(part["score"]), **about))
-    yield from one_kind_each(found)
+            results.append(verdict(criterion, task, worker, "pass" if part["pass"] else "fail", **about))
+            results.append(verdict(criterion, task, worker, float(part["score"]), **about))
+    yield from one_kind_each(results)
 
 
 def _rows(log: Mapping[str, Any]) -> list[Any]:
@@ -96,7 +96,7 @@ def _family(grader: str | None) -> str | None:
     return grader.partition(":")[0] if ":" in grader else family_of(grader)
 
 
-def _failed(part: Mapping[str, Any]) -> bool:
+def _is_failure(part: Mapping[str, Any]) -> bool:
     metadata = part.get("metadata")
     if isinstance(metadata, Mapping) and metadata.get("graderError"):
         return True

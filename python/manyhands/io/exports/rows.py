@@ -35,7 +35,7 @@ def plain_rows(values: Sequence[Any], where: str, layout: str = "long") -> list[
         ``"by-worker"`` for ``{worker: {task: label}}``, ``"by-task"`` for ``{task: {worker: label}}``.
     """
     content = values[0] if len(values) == 1 and isinstance(values[0], Mapping) else None
-    rows = _keyed(content, where, layout) if content else None
+    rows = _rows_of_object(content, where, layout) if content else None
     if rows is None and layout in KEYED:
         raise ValueError(f"{argument('layout', layout)} is for one JSON object of objects, which {where} is not")
     rows = list(values) if rows is None else rows
@@ -45,7 +45,7 @@ def plain_rows(values: Sequence[Any], where: str, layout: str = "long") -> list[
     return rows
 
 
-def _keyed(content: Mapping[str, Any], where: str, layout: str) -> list[Any] | None:
+def _rows_of_object(content: Mapping[str, Any], where: str, layout: str) -> list[Any] | None:
     """Return the rows of an object of lists or of objects; None for an object that is one row."""
     parts = list(content.values())
     if all(isinstance(part, list) for part in parts):
@@ -75,7 +75,9 @@ def _keyed(content: Mapping[str, Any], where: str, layout: str) -> list[Any] | N
 
 def _pairs(content: Mapping[str, Mapping[str, Any]], where: str, layout: str) -> list[Any]:
     outer, inner = KEYED[layout]
-    rows = [{outer: one, inner: other, "label": said} for one, part in content.items() for other, said in part.items()]
+    rows = [
+        {outer: one, inner: other, "label": value} for one, part in content.items() for other, value in part.items()
+    ]
     odd = next((row for row in rows if isinstance(row["label"], Mapping)), None)
     if odd is not None:
         raise FileFormatError(
@@ -89,18 +91,18 @@ def _records(content: Mapping[str, Mapping[str, Any]], fields: Sequence[str]) ->
 
     Where rows have several workers each, a field that is the same in all rows names what was asked, and not the task.
     """
-    named = known_among(fields, WELL_KNOWN["task"])
+    task_names = known_among(fields, WELL_KNOWN["task"])
     several = not known_among(fields, WELL_KNOWN["worker"])
-    constant = len(content) > 1 and all(len({str(row[name]) for row in content.values()}) == 1 for name in named)
-    if named and not (several and constant):
+    constant = len(content) > 1 and all(len({str(row[name]) for row in content.values()}) == 1 for name in task_names)
+    if task_names and not (several and constant):
         return [{"key": key, **row} for key, row in content.items()]
     return [_with_task(row, key) for key, row in content.items()]
 
 
 def _with_task(row: Mapping[str, Any], key: Any) -> dict[str, Any]:
     """Return a row with its key as the task, and fields that bear such a name out of the way."""
-    taken = known_among(list(row), WELL_KNOWN["task"])
-    return {"task": key} | {f"{name} (field)" if name in taken else name: value for name, value in row.items()}
+    reserved = known_among(list(row), WELL_KNOWN["task"])
+    return {"task": key} | {f"{name} (field)" if name in reserved else name: value for name, value in row.items()}
 
 
 def frame_of(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
@@ -127,8 +129,8 @@ def column_of_workers(names: Sequence[str], named: Chosen) -> str | None:
     """Return the column that may hold several workers in a row: the one that was named, or one of a known name."""
     if named is not None:
         return named if isinstance(named, str) and named in names else None
-    known = known_among(names, WELL_KNOWN["worker"]) or known_among(names, WORKERS)
-    return known[0] if len(known) == 1 else None
+    candidates = known_among(names, WELL_KNOWN["worker"]) or known_among(names, WORKERS)
+    return candidates[0] if len(candidates) == 1 else None
 
 
 def one_row_per_worker(table: pa.Table, where: str, named: Mapping[str, Chosen]) -> pa.Table:
@@ -170,10 +172,10 @@ def one_row_per_worker(table: pa.Table, where: str, named: Mapping[str, Chosen])
     if empty:
         warn_of_data(f"{where}: dropped {plural(empty, 'row')} without a worker")
     parent = pc.list_parent_indices(parts[column])
-    kept = [name for role in named.values() for name in ([role] if isinstance(role, str) else role or ())]
+    columns_kept = [name for role in named.values() for name in ([role] if isinstance(role, str) else role or ())]
     return pa.table(
         {
-            name if name in kept or part is None else _singular(name, names): table.column(name).take(parent)
+            name if name in columns_kept or part is None else _singular(name, names): table.column(name).take(parent)
             if part is None
             else pc.list_flatten(part)
             for name, part in parts.items()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from manyhands.errors import FileFormatError
-from manyhands.io.exports.documents import parsed
+from manyhands.io.exports.documents import parse_json
 from manyhands.io.exports.export import Answer, Dropped, Item, Part, one_or_set
 from manyhands.io.exports.files import Contents, ExportFile, Reader, rows_of
 from manyhands.io.exports.spans import Document
@@ -18,24 +18,24 @@ _LISTS = ("annotations", "annotationsFromAllWorkers", "answers")
 
 def knows(rows: list[Any]) -> bool:
     """Whether parsed JSON looks like a consolidation request, workers' answers, or an output manifest."""
-    return any(isinstance(row, Mapping) and (_of_workers(row) or _consolidated(row)) for row in rows[:10])
+    return any(isinstance(row, Mapping) and (_of_workers(row) or _is_consolidated(row)) for row in rows[:10])
 
 
 def _of_workers(row: Mapping[str, Any]) -> list[Any]:
     for name in _LISTS:
-        found = row.get(name)
-        if isinstance(found, list) and any(isinstance(one, Mapping) and "workerId" in one for one in found):
-            return found
+        answers = row.get(name)
+        if isinstance(answers, list) and any(isinstance(one, Mapping) and "workerId" in one for one in answers):
+            return answers
     return []
 
 
-def _consolidated(row: Mapping[str, Any]) -> bool:
+def _is_consolidated(row: Mapping[str, Any]) -> bool:
     return ("source" in row or "source-ref" in row) and any(str(name).endswith("-metadata") for name in row)
 
 
 def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
     """Yield all answers of workers; an output manifest, which holds none, is rejected."""
-    found = False
+    has_workers = False
     contents = Contents()
     for file, number, row in rows_of(files):
         if not isinstance(row, Mapping):
@@ -53,13 +53,13 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
             contents.check(task, content, file)
             yield Item(task, content if isinstance(content, Mapping) else {"content": content})
         for one in ones:
-            found = True
+            has_workers = True
             if not isinstance(one, Mapping):
                 yield Dropped("answers that are not objects")
                 continue
             worker = file.annotator(one.get("workerId"))
             yield from _answer(task, worker, one, _text(content), f"{file.where}, object {number}")
-    if not found:
+    if not has_workers:
         raise FileFormatError(
             f"{files[0].where} is an output manifest, which holds only consolidated labels; the answers of workers are "
             "in annotations/worker-response or annotations/consolidated-annotation/consolidation-request of the job"
@@ -76,21 +76,21 @@ def _answer(task: Any, worker: Any, one: Mapping[str, Any], text: str | None, wh
     data = one.get("annotationData", {})
     content = one.get("answerContent", data.get("content") if isinstance(data, Mapping) else None)
     if isinstance(content, str):
-        content = parsed(content, f"the content of {where}")
+        content = parse_json(content, f"the content of {where}")
     if not isinstance(content, Mapping):
         yield Dropped("answers without content")
         return
     when, seconds = one.get("submissionTime"), one.get("timeSpentInSeconds")
     for question, value in content.items():
-        said = _said(value)
-        if isinstance(said, str):
-            yield Dropped(said, 1, str(question))
+        answer = _read_answer(value)
+        if isinstance(answer, str):
+            yield Dropped(answer, 1, str(question))
         else:
-            document = Document(text) if said[0] == "sequences" else None
-            yield Answer(str(question), said[0], task, worker, said[1], when, seconds, document=document)
+            document = Document(text) if answer[0] == "sequences" else None
+            yield Answer(str(question), answer[0], task, worker, answer[1], when, seconds, document=document)
 
 
-def _said(value: Any) -> tuple[str, Any] | str:
+def _read_answer(value: Any) -> tuple[str, Any] | str:
     """Kind and content of an answer; or what it is, if it cannot be read."""
     if isinstance(value, Mapping):
         if isinstance(value.get("boundingBoxes"), list):
@@ -99,9 +99,9 @@ def _said(value: Any) -> tuple[str, Any] | str:
             return "sequences", [
                 (one.get("startOffset"), one.get("endOffset"), one.get("label")) for one in value["entities"]
             ]
-        named = value.get("label", value.get("labels"))
-        if named is not None:
-            value = named
+        labels = value.get("label", value.get("labels"))
+        if labels is not None:
+            value = labels
     if isinstance(value, Mapping):  # radio buttons and check boxes: names, and which are on
         if not value or not all(isinstance(on, bool) for on in value.values()):
             return "answers of another kind (not supported)"

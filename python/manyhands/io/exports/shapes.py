@@ -46,13 +46,13 @@ def size_of(height: Any, width: Any) -> tuple[int, int] | None:
 def of_polygons(rings: Iterable[Any], size: tuple[int, int], where: str) -> Region:
     """What polygons enclose, in pixels; one within another is a hole."""
     outlines = [list(ring) for ring in rings]
-    return Region(size, lambda: _drawn(lambda: Masks.from_polygons([0], [0], [outlines], size), where))
+    return Region(size, lambda: _single_mask(lambda: Masks.from_polygons([0], [0], [outlines], size), where))
 
 
 def ellipse(centre: tuple[float, float], radii: tuple[float, float], degrees: float) -> list[Any]:
     """Corners of a polygon that is nearly an ellipse, turned clockwise."""
     turns = np.linspace(0, 2 * math.pi, _CORNERS, endpoint=False)
-    points = turned(radii[0] * np.cos(turns), radii[1] * np.sin(turns), degrees) + np.array(centre)
+    points = rotate(radii[0] * np.cos(turns), radii[1] * np.sin(turns), degrees) + np.array(centre)
     corners: list[Any] = points.tolist()
     return corners
 
@@ -72,10 +72,10 @@ def of_lengths(counts: Iterable[Any], box: Sequence[float], size: tuple[int, int
         raise FileFormatError(f"{where}: a mask of {width} × {height} has runs of {int(lengths.sum()):,} pixels in all")
 
     def draw() -> Pixels:
-        found = np.zeros(size, np.bool_)
+        mask = np.zeros(size, np.bool_)
         inside = np.repeat(np.arange(len(lengths)) % 2 == 1, lengths)
-        found[top : top + height, left : left + width] = inside.reshape(height, width)
-        return found
+        mask[top : top + height, left : left + width] = inside.reshape(height, width)
+        return mask
 
     return Region(size, draw)
 
@@ -83,7 +83,7 @@ def of_lengths(counts: Iterable[Any], box: Sequence[float], size: tuple[int, int
 def of_coco(given: Any, size: tuple[int, int], where: str) -> Region:
     """What COCO calls a segmentation: polygons, or run-lengths, compressed or not."""
     if isinstance(given, Mapping):
-        return Region(size, lambda: _drawn(lambda: Masks.from_arrays([0], [0], [dict(given)]), where))
+        return Region(size, lambda: _single_mask(lambda: Masks.from_arrays([0], [0], [dict(given)]), where))
     return of_polygons(given, size, where)
 
 
@@ -93,13 +93,13 @@ def of_brush(data: Any, size: tuple[int, int], where: str) -> Region:
         raise FileFormatError(f"{where}: a brush is a list of bytes")
 
     def draw() -> Pixels:
-        channels = unpacked(bytes(data), 4 * size[0] * size[1], where)
+        channels = unpack_bits(bytes(data), 4 * size[0] * size[1], where)
         return channels.reshape(*size, 4)[:, :, 3] > 0
 
     return Region(size, draw)
 
 
-def unpacked(data: bytes, n: int, where: str) -> npt.NDArray[np.uint8]:
+def unpack_bits(data: bytes, n: int, where: str) -> npt.NDArray[np.uint8]:
     """Values that were packed in bits, as the library rle-pack does: n of them, in runs and pieces.
 
     A head of 32 bits for their number, 5 for the bits of a value and four times 4 for those of a length; then pieces: a
@@ -113,8 +113,8 @@ def unpacked(data: bytes, n: int, where: str) -> npt.NDArray[np.uint8]:
         first, at = at, at + width
         if at > 8 * len(data):
             raise FileFormatError(f"{where}: a brush is cut off")
-        held = int.from_bytes(data[first // 8 : -(-at // 8)], "big")
-        return (held >> (-at % 8)) & ((1 << width) - 1)
+        chunk = int.from_bytes(data[first // 8 : -(-at // 8)], "big")
+        return (chunk >> (-at % 8)) & ((1 << width) - 1)
 
     return _pieces(take, n, where)
 
@@ -126,7 +126,7 @@ def _pieces(take: Callable[[int], int], n: int, where: str) -> npt.NDArray[np.ui
     lengths = [take(4) + 1 for _ in range(4)]
     if width != 8:
         raise FileFormatError(f"{where}: a brush has values of {width} bits, not of bytes")
-    found = np.zeros(n, np.uint8)
+    values = np.zeros(n, np.uint8)
     at = 0
     while at < n:
         repeated = take(1)
@@ -134,14 +134,14 @@ def _pieces(take: Callable[[int], int], n: int, where: str) -> npt.NDArray[np.ui
         if end > n:
             raise FileFormatError(f"{where}: a brush has more values than its image")
         if repeated:
-            found[at:end] = take(width)
+            values[at:end] = take(width)
         else:
-            found[at:end] = np.frombuffer(take(width * (end - at)).to_bytes(end - at, "big"), np.uint8)
+            values[at:end] = np.frombuffer(take(width * (end - at)).to_bytes(end - at, "big"), np.uint8)
         at = end
-    return found
+    return values
 
 
-def _drawn(make: Callable[[], Masks], where: str) -> Pixels:
+def _single_mask(make: Callable[[], Masks], where: str) -> Pixels:
     """The only mask of a table that may be rejected; a message names the place in the export."""
     try:
         return make().mask(0).astype(np.bool_)
@@ -152,7 +152,7 @@ def _drawn(make: Callable[[], Masks], where: str) -> Pixels:
 # ---------------------------------------------------------------------------------------------------------- boxes
 
 
-def turned(x: Any, y: Any, degrees: float) -> npt.NDArray[np.float64]:
+def rotate(x: Any, y: Any, degrees: float) -> npt.NDArray[np.float64]:
     """Points turned clockwise around the origin, where y goes down, (n, 2)."""
     angle = math.radians(degrees)
     return np.stack([x * math.cos(angle) - y * math.sin(angle), x * math.sin(angle) + y * math.cos(angle)], axis=-1)
@@ -164,7 +164,7 @@ def bounds(
     """Left, top, right and bottom of a box that is turned clockwise around a point."""
     x = corner[0] + size[0] * np.array([0, 1, 1, 0]) - about[0]
     y = corner[1] + size[1] * np.array([0, 0, 1, 1]) - about[1]
-    points = turned(x, y, degrees) + np.array(about)
+    points = rotate(x, y, degrees) + np.array(about)
     return [*points.min(axis=0).tolist(), *points.max(axis=0).tolist()]
 
 
@@ -177,16 +177,16 @@ def warn_of_turned(n: int, where: str) -> None:
 # ----------------------------------------------------------------------------------------------------------- masks
 
 
-def united(drawn: Iterable[tuple[Region, Any]], label: Any, size: tuple[int, int]) -> Pixels:
+def unite(drawn: Iterable[tuple[Region, Any]], label: Any, size: tuple[int, int]) -> Pixels:
     """The pixels of all regions of a label together; none of an image of that size where there is no such region."""
-    found = np.zeros(size, np.bool_)
-    for region, named in drawn:
-        if named == label:
+    mask = np.zeros(size, np.bool_)
+    for region, region_label in drawn:
+        if region_label == label:
             pixels = region.draw()
             if pixels.shape != size:
                 raise ValueError(f"shapes of label {label!r} are of images of {size} and {pixels.shape} pixels")
-            found |= pixels
-    return found
+            mask |= pixels
+    return mask
 
 
 def as_text(pixels: Pixels) -> str:

@@ -64,9 +64,9 @@ class Sheet:
         questions: dict[str, list[Question]] = {}
         for question in self.questions(names, bare, task):
             questions.setdefault(question.name, []).append(question)
-        asked = {question.name for several in questions.values() for question in several}
+        question_names = {question.name for several in questions.values() for question in several}
         for row in bare:
-            yield Item(task(row), _shown(row, asked))
+            yield Item(task(row), _visible_fields(row, question_names))
         for several in questions.values():
             yield from self._answered(several, rows, task)
 
@@ -89,29 +89,29 @@ class Sheet:
         if all(cell is None for cell in cells):
             return
         kind = _kind(cells, self.between)
-        known = set()
+        names_seen = set()
         for question in questions:
             for file, row in rows:
                 about = task(row) if question.item is None else path_name((task(row), question.item))
-                said = _said(question.cell(row), kind, self.between)
+                answer = _read_answer(question.cell(row), kind, self.between)
                 status = self.status(row)
                 yield Answer(
                     question.name,
                     kind,
                     about,
                     file.annotator(row.get(self.worker)),
-                    said,
+                    answer,
                     row.get(self.when) if self.when else None,
                     _number(row.get(self.seconds)) if self.seconds else None,
-                    "empty" if said is None and status == "given" else status,
+                    "empty" if answer is None and status == "given" else status,
                 )
-                gold = _said(question.gold(row), kind, self.between) if question.gold else None
-                if gold is not None and about not in known:
-                    known.add(about)
+                gold = _read_answer(question.gold(row), kind, self.between) if question.gold else None
+                if gold is not None and about not in names_seen:
+                    names_seen.add(about)
                     yield Answer(question.name, kind, about, None, gold, source="gold")
 
 
-def _shown(row: Row, asked: Collection[str]) -> dict[str, Any]:
+def _visible_fields(row: Row, asked: Collection[str]) -> dict[str, Any]:
     """Fields of a row that workers see: the inputs, or all but the platform's own, the questions and their gold."""
     inputs = {name: value for name, value in row.items() if name.startswith(("Input.", "INPUT:"))}
     if inputs:
@@ -134,10 +134,10 @@ def _number(value: Any) -> float | None:
 
 def _kind(cells: Iterable[Cell], between: str | None) -> str:
     """Sets where several labels are in a cell; numbers where all are numbers and some have fractions; else classes."""
-    said = [cell for cell in cells if cell is not None]
-    if any(isinstance(cell, list) for cell in said):
-        return "multilabel" if any(len(cell) > 1 for cell in said) else "categorical"
-    texts = [cell for cell in said if isinstance(cell, str)]
+    filled_cells = [cell for cell in cells if cell is not None]
+    if any(isinstance(cell, list) for cell in filled_cells):
+        return "multilabel" if any(len(cell) > 1 for cell in filled_cells) else "categorical"
+    texts = [cell for cell in filled_cells if isinstance(cell, str)]
     if between is not None and _are_sets(texts, between):
         return "multilabel"
     numbers = [_number(text) for text in texts]
@@ -148,16 +148,16 @@ def _kind(cells: Iterable[Cell], between: str | None) -> str:
 def _are_sets(texts: Sequence[str], between: str) -> bool:
     """Whether texts are sets of labels: most parts of those with a separator occur in other answers, too."""
     parts = [set(_parts(text, between)) for text in texts]
-    joined = {part for labels in parts if len(labels) > 1 for part in labels}
+    set_labels = {part for labels in parts if len(labels) > 1 for part in labels}
     counts = Counter(part for labels in parts for part in labels)
-    return bool(joined) and 2 * sum(counts[part] > 1 for part in joined) >= len(joined)
+    return bool(set_labels) and 2 * sum(counts[part] > 1 for part in set_labels) >= len(set_labels)
 
 
 def _parts(text: str, between: str) -> list[str]:
     return [part.strip() for part in text.split(between) if part.strip()]
 
 
-def _said(cell: Cell, kind: str, between: str | None) -> Any:
+def _read_answer(cell: Cell, kind: str, between: str | None) -> Any:
     if cell is None or cell == []:
         return None
     if isinstance(cell, list):
@@ -208,13 +208,13 @@ def _values(row: Row, names: Sequence[str]) -> tuple[Any, ...]:
 
 def _filled_in(names: Sequence[str], rows: Sequence[Row], task: Callable[[Row], Any]) -> list[Question]:
     """Questions of CrowdFlower: columns with gold, and all that are not the platform's and differ within a unit."""
-    asked = []
+    questions = []
     plain = [name for name in names if not name.startswith(("_", "orig_")) and not name.endswith(_GOLDS)]
     for name in plain:
         gold = f"{name}_gold"
         if gold in names or _differs_within(rows, task, name):
-            asked.append(Question(name, _cell(name), _cell(gold) if gold in names else None))
-    return asked or [Question(name, _cell(name)) for name in plain]
+            questions.append(Question(name, _cell(name), _cell(gold) if gold in names else None))
+    return questions or [Question(name, _cell(name)) for name in plain]
 
 
 _GOLDS = ("_gold", "_gold_reason")
@@ -243,9 +243,9 @@ def _answer_fields(names: Sequence[str], rows: Sequence[Row], task: Callable[[Ro
         if len(options) > 1 and stem not in fields and _are_ticks(rows, [f"Answer.{stem}.{one}" for one in options])
     }
     single = [field for field in fields if field.rpartition(".")[0] not in ticked]
-    asked = [Question(field, _cell(f"Answer.{field}")) for field in single]
-    asked += [Question(stem, _ticks(f"Answer.{stem}.", options)) for stem, options in ticked.items()]
-    return [*asked, *_about_items(asked, names)]
+    questions = [Question(field, _cell(f"Answer.{field}")) for field in single]
+    questions += [Question(stem, _ticks(f"Answer.{stem}.", options)) for stem, options in ticked.items()]
+    return [*questions, *_about_items(questions, names)]
 
 
 def _are_ticks(rows: Sequence[Row], columns: Sequence[str]) -> bool:
@@ -263,16 +263,16 @@ def _ticks(prefix: str, options: Sequence[str]) -> Callable[[Row], Cell]:
 def _about_items(asked: Sequence[Question], names: Sequence[str]) -> list[Question]:
     inputs: dict[str, set[int]] = {}
     for name in names:
-        found = _NUMBERED.fullmatch(name)
-        if found and name.startswith("Input."):
-            inputs.setdefault(found[1], set()).add(int(found[2]))
+        match = _NUMBERED.fullmatch(name)
+        if match and name.startswith("Input."):
+            inputs.setdefault(match[1], set()).add(int(match[2]))
     items = set().union(*(numbers for numbers in inputs.values() if len(numbers) > 1))
     several: dict[str, list[Question]] = {}
     for question in asked:
-        found = _NUMBERED.fullmatch(question.name)
-        if found and found[1] and int(found[2]) in items:
-            star = f"{question.name[: found.start(2)]}*"
-            several.setdefault(star, []).append(replace(question, name=star, item=int(found[2])))
+        match = _NUMBERED.fullmatch(question.name)
+        if match and match[1] and int(match[2]) in items:
+            star = f"{question.name[: match.start(2)]}*"
+            several.setdefault(star, []).append(replace(question, name=star, item=int(match[2])))
     return [question for group in several.values() if len(group) > 1 for question in group]
 
 

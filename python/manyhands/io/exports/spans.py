@@ -33,22 +33,22 @@ def text_among(fields: Mapping[str, Any], named: str, quoted: Iterable[tuple[int
     texts = {str(name): value for name, value in fields.items() if isinstance(value, str)}
     quoted = list(quoted)
     fitting = {name: text for name, text in texts.items() if _counting(text, quoted) is not None}
-    known = fitting if quoted and fitting else texts
-    if len(known) == 1:
-        return next(iter(known.values()))
-    return known.get(named, known.get("text"))
+    texts_by_name = fitting if quoted and fitting else texts
+    if len(texts_by_name) == 1:
+        return next(iter(texts_by_name.values()))
+    return texts_by_name.get(named, texts_by_name.get("text"))
 
 
 def counted_by(text: str | None, quoted: Iterable[tuple[int, int, str]]) -> Callable[[int], int]:
     """A function from places in an export to characters: places may count units of UTF-16, which quotes show."""
-    found = None if text is None else _counting(text, list(quoted))
-    return found or _as_it_is
+    counting = None if text is None else _counting(text, list(quoted))
+    return counting or _as_it_is
 
 
 def _counting(text: str, quoted: list[tuple[int, int, str]]) -> Callable[[int], int] | None:
     """How places are counted if a text is to read as it was quoted; None where it reads otherwise."""
     for count in (_as_it_is, from_utf16(text)):
-        if all(_plain(text[count(start) : count(end)]) == _plain(said) for start, end, said in quoted):
+        if all(_plain(text[count(start) : count(end)]) == _plain(label) for start, end, label in quoted):
             return count
     return None
 

@@ -46,8 +46,8 @@ def _within(name: str, *names: str) -> Callable[[ExportFile], bool]:
     """Whether a field of the first object is a list of objects with such fields, or such an object."""
 
     def check(file: ExportFile) -> bool:
-        found = _first(file).get(name)
-        inner = found[0] if isinstance(found, list) and found else found
+        value = _first(file).get(name)
+        inner = value[0] if isinstance(value, list) and value else value
         return isinstance(inner, Mapping) and set(names) <= set(inner)
 
     return check

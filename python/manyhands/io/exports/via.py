@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from manyhands.errors import FileFormatError
-from manyhands.io.exports.documents import parsed
+from manyhands.io.exports.documents import parse_json
 from manyhands.io.exports.export import Answer, Dropped
 from manyhands.io.exports.files import Contents, ExportFile, Reader
 
@@ -48,7 +48,7 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
     read = [(file, _images(file, contents)) for file in files]
     attributes: list[str | None] = list(
         dict.fromkeys(
-            name for _, images in read for _, regions in images.values() for _, said in regions for name in said
+            name for _, images in read for _, regions in images.values() for _, label in regions for name in label
         )
     )
     for file, images in read:
@@ -70,19 +70,21 @@ def _regions(
     *,
     several: bool,
 ) -> Iterator[Answer]:
-    drawn: dict[str, list[Any]] = {"boxes": [], "points": [], "shapes": []}
+    shapes_by_kind: dict[str, list[Any]] = {"boxes": [], "points": [], "shapes": []}
     where = f"image {image!r} of {file.where}"
-    for shape, said in regions:
-        label = None if attribute is None else _label(said.get(attribute))
+    for shape, shape_label in regions:
+        label = None if attribute is None else _label(shape_label.get(attribute))
         kind = shape.get("name")
         if kind == "rect":
             x, y, width, height = (_number(shape, name, where) for name in ("x", "y", "width", "height"))
-            drawn["boxes"].append((x, y, x + width, y + height, label))
+            shapes_by_kind["boxes"].append((x, y, x + width, y + height, label))
         elif kind == "point":
-            drawn["points"].append((_number(shape, "cx", where), _number(shape, "cy", where), None, None, label))
+            shapes_by_kind["points"].append(
+                (_number(shape, "cx", where), _number(shape, "cy", where), None, None, label)
+            )
         else:
-            drawn["shapes"].append((json.dumps(dict(shape)), label))
-    for question, marks in drawn.items():
+            shapes_by_kind["shapes"].append((json.dumps(dict(shape)), label))
+    for question, marks in shapes_by_kind.items():
         if marks or question != "shapes":
             name = f"{question}: {attribute}" if several else question
             yield Answer(name, "shapes" if question == "shapes" else "boxes", image, file.worker, marks)
@@ -109,17 +111,17 @@ def _images(file: ExportFile, contents: Contents) -> dict[str, _Image]:
     """Images of a file by name; one name stands for one image, as the size of the file shows."""
     if file.is_table:
         return _in_rows(file, contents)
-    found: dict[str, _Image] = {}
+    images: dict[str, _Image] = {}
     for one in file.rows[0].get("_via_img_metadata", file.rows[0]).values():
         regions = one["regions"]
         regions = list(regions.values()) if isinstance(regions, Mapping) else regions
         name = str(one["filename"])
-        if name in found:
+        if name in images:
             raise FileFormatError(f"{file.where} has two images called {name!r}; give them different names")
         _check_size(name, one.get("size"), file, contents)
         pairs = [(part["shape_attributes"], part.get("region_attributes") or {}) for part in regions]
-        found[name] = (one.get("file_attributes") or {}, pairs)
-    return found
+        images[name] = (one.get("file_attributes") or {}, pairs)
+    return images
 
 
 def _check_size(name: str, size: Any, file: ExportFile, contents: Contents) -> None:
@@ -128,22 +130,22 @@ def _check_size(name: str, size: Any, file: ExportFile, contents: Contents) -> N
 
 
 def _in_rows(file: ExportFile, contents: Contents) -> dict[str, _Image]:
-    found: dict[str, _Image] = {}
+    images: dict[str, _Image] = {}
     for number, row in enumerate(file.rows, 2):
         where = f"line {number} of {file.where}"
-        _, regions = found.setdefault(str(row["filename"]), (_object(row, "file_attributes", where), []))
+        _, regions = images.setdefault(str(row["filename"]), (_object(row, "file_attributes", where), []))
         _check_size(str(row["filename"]), row.get("file_size"), file, contents)
         shape = _object(row, "region_shape_attributes", where)
         if shape:
             regions.append((shape, _object(row, "region_attributes", where)))
-    return found
+    return images
 
 
 def _object(row: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
-    found = parsed(row.get(name) or "{}", f"{name} of {where}")
-    if not isinstance(found, Mapping):
+    content = parse_json(row.get(name) or "{}", f"{name} of {where}")
+    if not isinstance(content, Mapping):
         raise FileFormatError(f"{name} of {where} is not an object")
-    return found
+    return content
 
 
 READER = Reader(

@@ -11,7 +11,7 @@ from manyhands._base.limits import check_memory
 from manyhands._base.sources import WEBANNO
 from manyhands.errors import FileFormatError
 from manyhands.io.exports.export import Answer, Dropped, Part
-from manyhands.io.exports.files import ExportFile, Reader, curated
+from manyhands.io.exports.files import ExportFile, Reader, with_curation
 from manyhands.io.exports.spans import Document, from_utf16
 
 NAME = "webanno"
@@ -48,7 +48,7 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
     A document is one task, and all spans of a feature are one answer. A file lacks the layers in which nothing was
     marked: its annotator marked nothing there.
     """
-    read = [_parsed(file) for file in files]
+    read = [_parse(file) for file in files]
     layers: dict[str, dict[str, None]] = {}
     for one in read:
         for layer, questions in one.layers.items():
@@ -56,23 +56,25 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
     labelled = {
         question for one in read for question, spans in one.spans.items() if any(label for *_, label in spans.values())
     }
-    asked = []
+    question_names = []
     for features in layers.values():
         # A feature that no annotator filled in asks nothing; a layer without any that was is marks alone.
-        asked += [question for question in features if question in labelled] or list(features)[:1]
+        question_names += [question for question in features if question in labelled] or list(features)[:1]
     for one in read:
         for what, count in one.unread.items():
             yield Dropped(what, count)
         text = _text(one)
         place = from_utf16(text)
         document = Document(text, tuple((place(start), place(end)) for start, end, _ in one.tokens))
-        for question in asked:
+        for question in question_names:
             spans = one.spans.get(question, {}).values()
-            said = sorted((place(start), place(end), label) for start, end, label in spans)
-            yield curated(Answer(question, "sequences", one.document, one.worker, said, document=document))
+            spans_sorted = sorted((place(start), place(end), label) for start, end, label in spans)
+            yield with_curation(
+                Answer(question, "sequences", one.document, one.worker, spans_sorted, document=document)
+            )
 
 
-def _parsed(file: ExportFile) -> _Read:
+def _parse(file: ExportFile) -> _Read:
     read = _Read(file.path.resolve().parent.name or file.path.stem, file.path.stem)
     for number, line in enumerate(file.text.split("\n"), 1):
         line = line.rstrip("\r")
@@ -103,15 +105,15 @@ def _header(line: str, read: _Read) -> None:
 def _token(line: str, number: int, read: _Read, where: str) -> None:
     """Note a token, or a part of one, and what is marked there."""
     cells = line.split("\t")
-    placed = re.fullmatch(r"(\d+)-(\d+)", cells[1]) if len(cells) > 2 else None
-    if placed is None:
+    position = re.fullmatch(r"(\d+)-(\d+)", cells[1]) if len(cells) > 2 else None
+    if position is None:
         raise FileFormatError(f"line {number} of {where} is not a token of WebAnno TSV 3: {line[:40]!r}")
     if any(cell not in ("", "_") for cell in cells[3 + len(read.columns) :]):
         raise FileFormatError(
             f"line {number} of {where} has {len(cells) - 3} columns of annotations, and the header names "
             f"{len(read.columns)}: a line such as '#T_SP=' is missing"
         )
-    begin, end = map(int, placed.groups())
+    begin, end = map(int, position.groups())
     if "." not in cells[0].partition("-")[2]:  # parts are numbered 1-2.1
         read.tokens.append((begin, end, cells[2]))
     for (question, unread), cell in zip(read.columns, cells[3:], strict=False):
@@ -126,9 +128,9 @@ def _token(line: str, number: int, read: _Read, where: str) -> None:
             if label in ("_", ""):
                 continue
             key = f"{group}" if group else f"{number}/{place}"
-            held = marked.get(key)
-            first = begin if held is None else min(held[0], begin)
-            marked[key] = (first, end if held is None else max(held[1], end), _plain(label or ""))
+            open_span = marked.get(key)
+            first = begin if open_span is None else min(open_span[0], begin)
+            marked[key] = (first, end if open_span is None else max(open_span[1], end), _plain(label or ""))
 
 
 def _text(read: _Read) -> str:
@@ -137,9 +139,9 @@ def _text(read: _Read) -> str:
     check_memory(8 * length, f"the text of document {read.document!r}", "its places are wrong")
     units = bytearray(b" \0" * length)
     for begin, end, form in read.tokens:
-        written = form.encode("utf-16-le")
-        if len(written) == 2 * (end - begin):
-            units[2 * begin : 2 * end] = written
+        encoded = form.encode("utf-16-le")
+        if len(encoded) == 2 * (end - begin):
+            units[2 * begin : 2 * end] = encoded
     return units.decode("utf-16-le", "replace")
 
 

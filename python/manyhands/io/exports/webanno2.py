@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from manyhands._base.sources import WEBANNO_2
 from manyhands.errors import FileFormatError
 from manyhands.io.exports.export import Answer, Dropped, Part
-from manyhands.io.exports.files import ExportFile, Reader, curated, parts_of
+from manyhands.io.exports.files import ExportFile, Reader, parts_of, with_curation
 from manyhands.io.exports.spans import Document
 
 NAME = "webanno-tsv2"
@@ -32,14 +32,14 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
     The folder is the document, and the file its annotator, as in TSV 3.
     """
     read = [(file, *_read(file)) for file in files]
-    found = dict.fromkeys(name for _, _, columns in read for name, cells in columns.items() if _is_tagged(cells))
-    tagged = [name for name in found if _RELATION not in name]
+    names = dict.fromkeys(name for _, _, columns in read for name, cells in columns.items() if _is_tagged(cells))
+    tagged = [name for name in names if _RELATION not in name]
     lost: Counter[str] = Counter()
     for file, document, columns in read:
         worker, folder = parts_of(file.path)[:2]
         for name in tagged:
             spans = _spans(columns.get(name, []), document.tokens or ())
-            yield curated(Answer(name, "sequences", folder, file.annotator(worker), spans, document=document))
+            yield with_curation(Answer(name, "sequences", folder, file.annotator(worker), spans, document=document))
         for name, cells in columns.items():
             if name not in tagged and _ENDS not in name:
                 what = "relations" if _RELATION in name else f"values of {name}"
@@ -87,17 +87,17 @@ def _read(file: ExportFile) -> tuple[Document, dict[str, list[str]]]:
 
 def _features(line: str) -> list[str]:
     """Names of the columns that a line of layers declares; those of a layer that attaches tokens are marked."""
-    found = []
+    names = []
     for layer in line.split("#")[1:]:
         name, *features = (part.strip() for part in layer.split("|"))
         relation = _RELATION if any(feature.startswith(_ENDS) for feature in features) else ""
-        found += [f"{relation}{name.rpartition('.')[2]}.{feature}" for feature in features if feature]
-    return found
+        names += [f"{relation}{name.rpartition('.')[2]}.{feature}" for feature in features if feature]
+    return names
 
 
 def _spans(cells: list[str], tokens: Sequence[tuple[int, int]]) -> list[tuple[int, int, str]]:
     """Spans of a column: those of each label go on where a token continues them."""
-    found: list[tuple[int, int, str]] = []
+    spans_read: list[tuple[int, int, str]] = []
     running: dict[str, int] = {}
     for (begin, end), cell in zip(tokens, cells, strict=False):
         going: dict[str, int] = {}
@@ -108,13 +108,13 @@ def _spans(cells: list[str], tokens: Sequence[tuple[int, int]]) -> list[tuple[in
             mark, label = matched.groups()
             if mark == "I" and label in running:
                 place = running[label]
-                found[place] = (found[place][0], end, label)
+                spans_read[place] = (spans_read[place][0], end, label)
             else:
-                place = len(found)
-                found.append((begin, end, label))
+                place = len(spans_read)
+                spans_read.append((begin, end, label))
             going[label] = place
         running = going
-    return found
+    return spans_read
 
 
 READER = Reader(

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from manyhands.errors import FileFormatError
-from manyhands.io.exports.documents import parsed
+from manyhands.io.exports.documents import parse_json
 from manyhands.io.exports.export import Answer, Dropped, Item, Part, Source, Status
 from manyhands.io.exports.files import ExportFile, Reader, rows_of
 
@@ -62,14 +62,14 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
         sources: tuple[Source, ...] = ("worker", "gold") if row.gold else ("worker",)
         for task in row.tasks:
             question = names[task.workflow, task.key, task.label]
-            for kind, said, status, part, about in _said(task, row, drawing, numeric, lost, question):
+            for kind, value, status, part, about in _read_answers(task, row, drawing, numeric, lost, question):
                 for source in sources:
                     yield Answer(
                         question if part is None else f"{question}.{part}",
                         kind,
                         about,
                         row.worker,
-                        said,
+                        value,
                         row.when,
                         row.seconds,
                         status,
@@ -81,8 +81,8 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
 
 def _classification(file: ExportFile, number: int, row: Mapping[str, Any]) -> _Classification:
     where = f"line {number + 1} of {file.where}"
-    found = parsed(row.get("annotations") or "[]", f"'annotations' in {where}")
-    if not isinstance(found, list):
+    content = parse_json(row.get("annotations") or "[]", f"'annotations' in {where}")
+    if not isinstance(content, list):
         raise FileFormatError(f"'annotations' in {where} is not a list")
     metadata = _object(row.get("metadata"), f"'metadata' in {where}")
     data = _object(row.get("subject_data"), f"'subject_data' in {where}")
@@ -96,14 +96,14 @@ def _classification(file: ExportFile, number: int, row: Mapping[str, Any]) -> _C
         when=row.get("created_at"),
         seconds=_seconds(metadata),
         gold=str(row.get("gold_standard")).lower() == "true",
-        tasks=tuple(task for one in found for task in _tasks(one, workflow, where)),
+        tasks=tuple(task for one in content for task in _tasks(one, workflow, where)),
         fields={key: value for key, value in fields.items() if key != "retired"} if isinstance(fields, Mapping) else {},
     )
 
 
 def _object(text: Any, where: str) -> Mapping[str, Any]:
-    found = parsed(text, where) if text else {}
-    return found if isinstance(found, Mapping) else {}
+    content = parse_json(text, where) if text else {}
+    return content if isinstance(content, Mapping) else {}
 
 
 def _seconds(metadata: Mapping[str, Any]) -> float | None:
@@ -132,19 +132,19 @@ def _names(rows: Sequence[_Classification]) -> dict[tuple[str, str, str], str]:
 
     A task that was edited between versions of a workflow is another question.
     """
-    known = dict.fromkeys((task.workflow, task.key, task.label) for row in rows for task in row.tasks)
-    workflows = {workflow for workflow, _, _ in known}
+    task_key = dict.fromkeys((task.workflow, task.key, task.label) for row in rows for task in row.tasks)
+    workflows = {workflow for workflow, _, _ in task_key}
     texts: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for workflow, key, label in known:
+    for workflow, key, label in task_key:
         texts[workflow, key].append(label)
     names = {}
-    for workflow, key, label in known:
+    for workflow, key, label in task_key:
         name = f"{workflow}: {key}" if len(workflows) > 1 else key
         names[workflow, key, label] = f"{name} ({label[:60]})" if len(texts[workflow, key]) > 1 else name
     clash = [name for name, n in Counter(names.values()).items() if n > 1]
     return {
-        known: f"{name} #{texts[known[:2]].index(known[2]) + 1}" if name in clash else name
-        for known, name in names.items()
+        task_key: f"{name} #{texts[task_key[:2]].index(task_key[2]) + 1}" if name in clash else name
+        for task_key, name in names.items()
     }
 
 
@@ -196,8 +196,8 @@ def _marks(task: _Task) -> list[Mapping[str, Any]] | None:
     """Marks of a drawing task; None for a task of another type."""
     if not isinstance(task.value, list) or not task.value:
         return None
-    drawn = all(isinstance(one, Mapping) and not {"choice", "select_label"} & set(one) for one in task.value)
-    return list(task.value) if drawn else None
+    are_marks = all(isinstance(one, Mapping) and not {"choice", "select_label"} & set(one) for one in task.value)
+    return list(task.value) if are_marks else None
 
 
 def _frame(mark: Mapping[str, Any]) -> int:
@@ -216,7 +216,7 @@ def _part(mark: Mapping[str, Any]) -> str | None:
 _Said = tuple[str, Any, Status, str | None, Any]
 
 
-def _said(
+def _read_answers(
     task: _Task,
     row: _Classification,
     drawing: _Drawings,
