@@ -197,6 +197,19 @@ def test_one_answer_to_review_is_worded_as_one() -> None:
     assert two[0].startswith("Review the 2 answers")
 
 
+def test_rows_set_aside_in_reading_are_on_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"t{task},{worker},{task % 2}" for task in range(20) for worker in "abc"]
+    Path("log.csv").write_text("\n".join(["task,worker,label", *rows, "t3,d,", "t4,d,"]))
+    assert main(["report", "log.csv", "-o", "r.html"]) == 0
+    assert "set aside 2 rows without a label" in capsys.readouterr().err
+    text = Path("r.html").read_text("utf-8")
+    assert "<li>set aside 2 rows without a label</li>" in text
+    assert text.count("set aside 2 rows") == 1
+
+
 def test_half_of_the_expected_errors_are_in_the_answers_to_review() -> None:
     assert half_of_errors([0.5, 0.9, 0.9, 0.9]) == 1
     assert half_of_errors([0.9] * 10) == 5

@@ -50,7 +50,7 @@ def _repeats(votes: Answers) -> Doubts:
     times = "once" if n == 1 else f"{n:,} times"
     remark = (
         f"Workers answered a task again {times} in {plural(votes.n_annotations, 'annotation')}, and each answer "
-        f"counts as if another worker had given it; make the table with {argument('repeats', 'first')} or "
-        "'last' to count one.",
+        f"counts as if another worker had given it; {argument('repeats', 'first')} or "
+        f"{argument('repeats', 'last')} counts one.",
     )
     return Doubts(loud=remark) if n > _NOTABLE * votes.n_annotations else Doubts(quiet=remark)

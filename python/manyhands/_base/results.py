@@ -210,6 +210,7 @@ class Results:
         audit: bool = True,
         title: str | None = None,
         source: str | Sequence[str] = (),
+        notes: Sequence[str] = (),
     ) -> list[Path]:
         """Write an HTML page about the log and this fit that opens in any browser, offline.
 
@@ -234,6 +235,8 @@ class Results:
             Title of the page; by default the size of the log.
         source : str or list of str, optional
             Names of the input files, which the page states.
+        notes : list of str, optional
+            Sentences for the list of warnings, such as how many rows were set aside when the log was read.
 
         Returns
         -------
@@ -249,7 +252,15 @@ class Results:
 
         self._fitted()
         return write_report(
-            copy(self), path, votes=votes, gold=gold, scores=scores, audit=audit, title=title, source=source
+            copy(self),
+            path,
+            votes=votes,
+            gold=gold,
+            scores=scores,
+            audit=audit,
+            title=title,
+            source=source,
+            notes=notes,
         )
 
 

@@ -105,8 +105,8 @@ def beliefs(votes: Annotations, fitted: Callable[[], ClassFit] | None = None) ->
         sizes = (votes.n_tasks, votes.n_workers, votes.n_classes)
         table = made_table(tasks[is_counted], workers[is_counted], labels[is_counted], None, *sizes)
         remarks = (
-            f"{plural(lost, 'annotation')} of weight zero, or given again, or against another of the same worker and "
-            "task, were left out, and weights are not counted.",
+            f"The audit leaves out {plural(lost, 'annotation')}: repeated or contradicting answers of a "
+            "worker to a task, and weights of zero. It does not use weights.",
         )
     if fitted is None or table is not votes.table:
         plain = Annotations(table, votes._tasks, votes._workers, votes._classes, votes._unlabelled)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from argparse import Namespace
 
+from manyhands._base.known import Known
 from manyhands.cli.aggregate import check_known, read_and_fit, report, summary_of_fit, summary_of_log
 from manyhands.cli.console import Stages, print_content, print_json, print_summary
-from manyhands.cli.kinds import CLASSES, add_kind, settle_kind
+from manyhands.cli.kinds import add_kind, settle_kind
 from manyhands.cli.methods import Truth, add_fit
 from manyhands.cli.options import Commands, add_command, add_log, add_truth, check_inputs, check_outputs
 
@@ -43,16 +44,21 @@ def run(args: Namespace) -> None:
     check_known(args)
     with Stages(args) as stages:
         votes, model, truth = read_and_fit(args, stages, args.evaluate)
-        source = [str(path) for path in args.log]
         with stages.stage("writing"):
-            if isinstance(truth, Truth) or args.kind == CLASSES:
-                gold = (votes.tasks[truth.index], truth.classes) if isinstance(truth, Truth) else None
-                files = model.report(args.output, gold=gold, audit=args.audit, title=args.title, source=source)
-            else:
-                from manyhands.report import write_report
+            from manyhands.report import write_report
 
-                scores = None if truth is None else truth.measure(model)
-                files = write_report(model, args.output, votes=votes, scores=scores, title=args.title, source=source)
+            gold = (votes.tasks[truth.index], truth.classes) if isinstance(truth, Truth) else None
+            files = write_report(
+                model,
+                args.output,
+                votes=votes,
+                gold=gold,
+                scores=truth.measure(model) if isinstance(truth, Known) else None,
+                audit=args.audit,
+                title=args.title,
+                source=[str(path) for path in args.log],
+                notes=args.warnings,
+            )
     content = report(args, votes, model, stages) | {"files": [str(path) for path in files]}
     if args.json:
         print_json(args, content)

@@ -32,6 +32,7 @@ def write_report(
     audit: bool = True,
     title: str | None = None,
     source: str | Sequence[str] = (),
+    notes: Sequence[str] = (),
 ) -> list[Path]:
     """Write an HTML page about a log and a model that was fitted to it.
 
@@ -58,6 +59,8 @@ def write_report(
         Title of the page; by default the size of the log.
     source : str or list of str, optional
         Names of the input files, which the page states.
+    notes : list of str, optional
+        Sentences for the list of warnings, such as how many rows were set aside when the log was read.
 
     Returns
     -------
@@ -84,6 +87,7 @@ def write_report(
         raise ValueError(f"path must end in .html, not {target.name!r}")
     check_output(target)
     content = _content(model, votes, gold, scores, audit)
+    content.remarks = list(dict.fromkeys([*notes, *content.remarks]))
     sources = [source] if isinstance(source, str) else list(source)
     files = ", ".join(sources) or "not stated (made from a table in memory)"
     content.provenance = [
