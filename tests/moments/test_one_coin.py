@@ -25,6 +25,7 @@ ONE_COIN = [
     mh.moments.OneCoinGradient(),
     mh.moments.MMSR(),
     mh.moments.MMSR(trim=0.2),
+    mh.moments.MMSR(method="medians"),
 ]
 KERNELS = ("spectral", "gradient", "ratio", "msr")
 
@@ -244,6 +245,23 @@ class TestRecovery:
             assert accuracy(fooled) < 0.5
 
 
+    def test_medians_hold_up_to_almost_half_of_colluding_adversaries(self) -> None:
+        """Eighteen of forty agree on a wrong class for nine tasks in ten, and are right in the others."""
+        rng = np.random.default_rng(0)
+        truth = rng.integers(0, 2, 2000)
+        accuracy = rng.uniform(0.6, 0.95, 22)
+        honest = np.where(rng.random((2000, 22)) < accuracy, truth[:, None], 1 - truth[:, None])
+        adversaries = np.repeat(np.where(rng.random(2000) < 0.9, 1 - truth, truth)[:, None], 18, axis=1)
+        votes = mh.Annotations.from_dense(np.column_stack([honest, adversaries]))
+        model = mh.moments.MMSR(method="medians").fit(votes)
+        assert np.abs(model.skills_[:22] - (2 * accuracy - 1)).max() < 0.1
+        assert (model.skills_[22:] < 0).all()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            trimmed = mh.moments.MMSR().fit(votes)
+        assert np.abs(trimmed.skills_[:22] - (2 * accuracy - 1)).mean() > 0.5
+
+
 class TestMessages:
     @pytest.mark.parametrize("k", [2, 3])
     @pytest.mark.parametrize("n_iter", [0, 1, 9])
@@ -391,6 +409,8 @@ class TestDoubt:
             (mh.moments.MMSR(max_iter=0), "max_iter"),
             (mh.moments.MMSR(trim=0.5), "0.5"),
             (mh.moments.MMSR(trim=-1), "trim"),
+            (mh.moments.MMSR(method="medians", trim=2), "trim=2 contradicts method='medians'"),
+            (mh.moments.MMSR(method="mean"), "method"),
             (mh.categorical.KOS(max_iter=0), "max_iter"),
             (mh.categorical.KOS(seed=-1), "seed"),
         ):

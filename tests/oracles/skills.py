@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,6 +23,8 @@ class RankOne:
     history: list[float] = field(default_factory=list)
     n_iter: int = 0
     converged: bool = False
+    #: Whether signs are final, so that components are not turned.
+    signed: bool = False
 
 
 def dense(n: int, pairs: np.ndarray, values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -279,7 +282,7 @@ def one_coin_fit(rows: Rows, *, min_overlap: float, max_partners: int, solve) ->
     components = moments.components(rows.n_workers, pairs)
     labels = moments.moments_first(rows).sum(axis=1)
     found = solve(rows.n_workers, pairs, (k * agree - 1) / (k - 1), overlap, components)
-    skills = oriented(found.vector, pairs, components, labels)
+    skills = found.vector if found.signed else oriented(found.vector, pairs, components, labels)
     confusion = one_coin(inside((1 + (k - 1) * skills) / k, labels, k), k)
     even = np.full(k, 1 / k)
     confusion = with_strangers(rows, even, confusion, labels, pairs)
@@ -411,3 +414,24 @@ def kos_answer(rows: Rows, *, n_iter: int, seed: int) -> Answer:
     odds = np.exp(scale * (scores - scores.max(axis=1, keepdims=True)))
     posterior = odds / odds.sum(axis=1, keepdims=True)
     return Answer(posterior, voting.confusion(rows, posterior), posterior.mean(axis=0), np.zeros(0))
+
+
+def rank_one_medians(n: int, pairs: np.ndarray, values: np.ndarray) -> RankOne:
+    """Median over neighbors j of the median over k of C_ij C_ik / C_jk, with the sign of the median of C_ij."""
+    products = {}
+    for (i, j), value in zip(pairs.tolist(), values.tolist(), strict=True):
+        products[i, j] = products[j, i] = value
+    skills = np.zeros(n)
+    for i in range(n):
+        partners = [j for j in range(n) if (i, j) in products]
+        inner = []
+        for j in partners:
+            squares = [
+                products[i, j] * products[i, k] / products[j, k] for k in partners if products.get((j, k), 0.0) != 0.0
+            ]
+            if squares:
+                inner.append(statistics.median(squares))
+        if inner:
+            sign = np.sign(statistics.median(products[i, j] for j in partners))
+            skills[i] = sign * math.sqrt(min(max(statistics.median(inner), 0.0), 1.0))
+    return RankOne(skills, [], 1, True, signed=True)

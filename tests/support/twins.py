@@ -355,6 +355,9 @@ def _gradient(model: mh.moments.OneCoinGradient) -> Callable[..., skills.RankOne
 
 
 def _msr(model: mh.moments.MMSR) -> Callable[..., skills.RankOne]:
+    if model.method == "medians":
+        return lambda *given: skills.rank_one_medians(*given[:3])
+
     def solve(n, pairs, values, weights, _):
         degrees = [(pairs == worker).sum() for worker in range(n)]
         if model.trim is None:

@@ -313,6 +313,7 @@ VARIANTS: dict[type[Aggregator], list[Variant]] = {
         _skills(mh.moments.MMSR, "half"),
         _skills(mh.moments.MMSR, "one", trim=1),
         _skills(mh.moments.MMSR, "share", trim=0.2),
+        _skills(mh.moments.MMSR, "medians", method="medians"),
     ],
     mh.moments.SpectralMetaLearner: [
         _skills(mh.moments.SpectralMetaLearner, "default"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Literal
 
 import numpy as np
 
@@ -45,6 +46,10 @@ class _OneCoin(_PairSkills):
     def _objective(self, found: _core._RankOne) -> Array:
         return found["history"]
 
+    def _oriented(self, pairs: Pairs, vector: Array) -> tuple[Array, tuple[str, ...]]:
+        """Return the skills with their signs, and what is doubtful about the signs."""
+        return pairs.oriented(vector)
+
     @property
     def skills_(self) -> Array:
         """Skill of each worker, (n_workers,): 1 for always right, 0 for a guess, negative for worse than that."""
@@ -60,7 +65,7 @@ class _OneCoin(_PairSkills):
         pairs = self._agreement(votes)
         factors = self._solve(pairs, progress)
         warn_unless_converged(factors["converged"], self, "raise max_iter or tol")
-        skills, remarks = pairs.oriented(factors["vector"])
+        skills, remarks = self._oriented(pairs, factors["vector"])
         accuracy = inside((1 + (k - 1) * skills) / k, pairs.labels, k)
         alone = pairs.degrees == 0
         even = np.full(k, 1.0 / k)
@@ -234,9 +239,12 @@ class MMSR(_OneCoin):
 
     Parameters
     ----------
+    method : {"trimmed", "medians"}, default "trimmed"
+        ``"trimmed"`` is M-MSR. ``"medians"`` takes medians over pairs of neighbors: slower, for dense logs of up to
+        some hundred workers, and holds up to almost half of arbitrary, colluding adversaries.
     trim
-        How many neighbors are set aside on either side: a whole number, or a share of each worker's neighbors below
-        one half. None for half, less one, of those with whom the worker has ten tasks or more in common: where pairs
+        For ``"trimmed"``: how many neighbors are set aside on either side: a whole number, or a share of each worker's
+        neighbors below one half. None for half, less one, of those with whom the worker has ten tasks or more in common: where pairs
         have but a handful, extremes are chance, and setting them aside would bias the mean.
     min_overlap, max_partners, max_iter, tol
         As in :class:`OneCoinSpectral`.
@@ -249,9 +257,15 @@ class MMSR(_OneCoin):
     values circle. (As published, the method takes sizes ``|C|``, which overrates poor workers, and plain means.) There
     is no objective. The rest is as in :class:`OneCoinSpectral`.
 
+    With ``"medians"``, ``C_ij C_ik / C_jk`` estimates the square of worker i's skill for each pair of neighbors that
+    share tasks. It is right if both neighbors are honest, so its median over k is near for each honest j while most
+    neighbors are honest, and so is the median of these over j. The sign is that of the median of ``C_ij``, so that most workers, not the average one, are taken to be better than
+    chance. The setting is that of Kleindessner and Awasthi; the estimator is ours. Time O(Σ partners²) over workers.
+
     References
     ----------
     Q. Ma and A. Olshevsky, "Adversarial crowdsourcing through robust rank-one matrix completion", NeurIPS 2020.
+    M. Kleindessner and P. Awasthi, "Crowdsourcing with arbitrary adversaries", ICML 2018.
 
     Examples
     --------
@@ -265,12 +279,14 @@ class MMSR(_OneCoin):
     def __init__(
         self,
         *,
+        method: Literal["trimmed", "medians"] = "trimmed",
         trim: int | float | None = None,
         min_overlap: float = 1.0,
         max_partners: int = 256,
         max_iter: int = 500,
         tol: float = 1e-4,
     ) -> None:
+        self.method = method
         self.trim = trim
         self.min_overlap = min_overlap
         self.max_partners = max_partners
@@ -278,7 +294,10 @@ class MMSR(_OneCoin):
         self.tol = tol
 
     def _check(self) -> None:
+        check_choice("method", self.method, ("trimmed", "medians"))
         if self.trim is not None:
+            if self.method == "medians":
+                raise ValueError(f"trim={self.trim!r} contradicts method='medians', which sets no neighbor aside")
             whole = isinstance(self.trim, (int, np.integer))
             check_number("trim", self.trim, least=0, whole=whole)
             if not whole and self.trim >= 0.5:
@@ -297,6 +316,8 @@ class MMSR(_OneCoin):
         return share
 
     def _solve(self, pairs: Pairs, progress: Callback | None) -> _core._RankOne:
+        if self.method == "medians":
+            return {"vector": _medians(pairs), "history": np.zeros(0), "n_iter": 1, "converged": True}
         return _core.rank_one_fit(
             len(pairs.labels),
             pairs.pairs,
@@ -309,8 +330,37 @@ class MMSR(_OneCoin):
             progress=progress,
         )
 
+    def _oriented(self, pairs: Pairs, vector: Array) -> tuple[Array, tuple[str, ...]]:
+        skills, remarks = super()._oriented(pairs, vector)
+        # Medians have signs of their own: most workers count as honest, whatever the mean skill.
+        return (vector if self.method == "medians" else skills), remarks
+
     def _objective(self, found: _core._RankOne) -> Array:
         return np.zeros(0)
+
+
+def _medians(pairs: Pairs) -> Array:
+    """Skill of each worker by medians over pairs of neighbors, (n_workers,); 0 without such a pair."""
+    n = len(pairs.labels)
+    ends = np.concatenate([pairs.pairs, pairs.pairs[:, ::-1]]).astype(np.int64)
+    order = np.lexsort((ends[:, 1], ends[:, 0]))
+    ends, values = ends[order], np.concatenate([pairs.values, pairs.values])[order]
+    keys, starts = ends[:, 0] * n + ends[:, 1], np.searchsorted(ends[:, 0], np.arange(n + 1))
+    skills = np.zeros(n)
+    for worker in range(n):
+        mine = slice(starts[worker], starts[worker + 1])
+        partners, own = ends[mine, 1], values[mine]
+        wanted = partners[:, None] * n + partners
+        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        between = np.where(keys[place] == wanted, values[place], np.nan)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            squares = own[:, None] * own / between
+        squares[~np.isfinite(squares)] = np.nan
+        squares = squares[~np.isnan(squares).all(axis=1)]
+        if len(squares):
+            square = float(np.median(np.nanmedian(squares, axis=1)))
+            skills[worker] = np.sign(np.median(own)) * np.sqrt(np.clip(square, 0.0, 1.0))
+    return skills
 
 
 class SpectralMetaLearner(_PairSkills):
