@@ -244,7 +244,6 @@ class TestRecovery:
         ):
             assert accuracy(fooled) < 0.5
 
-
     def test_medians_hold_up_to_almost_half_of_colluding_adversaries(self) -> None:
         """Eighteen of forty agree on a wrong class for nine tasks in ten, and are right in the others."""
         rng = np.random.default_rng(0)

@@ -244,8 +244,8 @@ class MMSR(_OneCoin):
         some hundred workers, and holds up to almost half of arbitrary, colluding adversaries.
     trim
         For ``"trimmed"``: how many neighbors are set aside on either side: a whole number, or a share of each worker's
-        neighbors below one half. None for half, less one, of those with whom the worker has ten tasks or more in common: where pairs
-        have but a handful, extremes are chance, and setting them aside would bias the mean.
+        neighbors below one half. None for half, less one, of those with whom the worker has ten tasks or more in
+        common: where pairs have but a handful, extremes are chance, and setting them aside would bias the mean.
     min_overlap, max_partners, max_iter, tol
         As in :class:`OneCoinSpectral`.
 
@@ -259,8 +259,9 @@ class MMSR(_OneCoin):
 
     With ``"medians"``, ``C_ij C_ik / C_jk`` estimates the square of worker i's skill for each pair of neighbors that
     share tasks. It is right if both neighbors are honest, so its median over k is near for each honest j while most
-    neighbors are honest, and so is the median of these over j. The sign is that of the median of ``C_ij``, so that most workers, not the average one, are taken to be better than
-    chance. The setting is that of Kleindessner and Awasthi; the estimator is ours. Time O(Σ partners²) over workers.
+    neighbors are honest, and so is the median of these over j. The sign is that of the median of ``C_ij``: most
+    workers, not the average one, are taken to be better than chance. The setting is that of Kleindessner and Awasthi;
+    the estimator is ours. Time O(Σ partners²) over workers.
 
     References
     ----------
