@@ -12,6 +12,8 @@ html_theme = "furo"
 html_title = f"manyhands {version}"
 html_copy_source = False
 html_show_copyright = False
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 
 # Markdown: links to headings, as on GitHub. Notebooks are shown with the outputs they were saved with.
 myst_heading_anchors = 4
