@@ -187,7 +187,7 @@ impl Log {
 /// A table rejects what it cannot hold and nothing else; what it holds, in both orders, is the sorted log.
 pub fn build_table(data: &[u8]) {
     let log = Log::new(data);
-    let Ok(table) = log.build() else { return assert!(!log.is_sound(), "a sound log was refused") };
+    let Ok(table) = log.build() else { return assert!(!log.is_sound(), "a sound log was rejected") };
     assert!(log.is_sound(), "a log that no table can hold was taken");
     let rows = log.ordered();
     let [n_tasks, n_workers, n_labels] = log.sizes;

@@ -1,7 +1,7 @@
 """Look up known weaknesses of all that we depend on, and say so where that could not be done: ``make audit``.
 
 ``cargo audit`` reads the advisories of Rust crates, ``pip-audit`` those of Python packages. Where its index does not
-answer, the latter finds no weaknesses and calls it a success; here, what was not looked up is no success. What is given
+answer, the latter finds none and calls it a success; here, what was not looked up is not a success. What is given
 on the command line goes to ``cargo audit``: ``--db FOLDER --no-fetch`` for a copy of the advisories
 (https://github.com/RustSec/advisory-db) where they cannot be fetched.
 """
@@ -54,7 +54,7 @@ def packages() -> str:
     for each in theirs:
         for weakness in each.get("vulns", []):
             fixed = ", ".join(weakness["fix_versions"]) or "no version"
-            print(f"{each['name']} {each['version']}: {weakness['id']}, mended in {fixed}")
+            print(f"{each['name']} {each['version']}: {weakness['id']}, fixed in {fixed}")
     weak = [each["name"] for each in theirs if each.get("vulns")]
     unknown = [each["name"] for each in theirs if "skip_reason" in each]
     said = [f"known weaknesses in {', '.join(weak)}"] if weak else []

@@ -168,7 +168,7 @@ def _only_typing(node: ast.AST) -> bool:
 
 
 def _speaks(node: ast.AST) -> bool:
-    """Whether a node is a docstring or says something: what a warning says is no behaviour to test."""
+    """Whether a node is a docstring or says something: what a warning says is not a behavior to test."""
     if isinstance(node, ast.Expr):
         if isinstance(node.value, ast.Constant):
             return True

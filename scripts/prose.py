@@ -219,6 +219,22 @@ EXCEPTIONS: list[tuple[str, str, str, str]] = [
     ("*", "P14*", "LabelModell", "a name as its library spells it"),
     ("*", "P14*", "matplotlib", "names of colors and arguments as matplotlib spells them"),
     ("*", "P10*", "strength of a prior", "the statistical term"),
+    ("python/manyhands/*", "P10*", "strength", "a public parameter and attribute, which its documentation must name"),
+    ("python/manyhands/*", "P10*", "def remarks", "a public attribute of results"),
+    ("python/manyhands/audit/*", "P10*", "remarks", "a public attribute of results"),
+    (
+        "python/manyhands/categorical/*group*",
+        "P10*",
+        "members",
+        "the workers of a group, not the models of an ensemble",
+    ),
+    ("python/manyhands/learn/mixture.py", "P10*", "members", "the workers of a group, not the models of an ensemble"),
+    ("python/manyhands/sequences/*", "P10*", "eading", "a defined term: the tags of one worker for one sequence"),
+    ("python/manyhands/*", "P14*", "unlabelled", "a public attribute and a stored column"),
+    ("python/manyhands/learn/*", "P14*", "learnt", "the value of a public parameter"),
+    ("python/manyhands/ordinal/simulate.py", "P14*", "neighbours", "the name of a public crowd"),
+    ("python/manyhands/io/exports/unsupported.py", "P10*", "GATE", "the name of a program"),
+    ("python/manyhands/learn/doctor_net.py", "P3*", "Who said what", "the title of a paper"),
 ]
 #: Not ours, or data.
 SKIPPED = ("LICENSE", "*.lock", "requirements/*", "tests/data/*", "fuzz/corpus/*", "benches/reproduction/*.json")

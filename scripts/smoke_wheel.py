@@ -169,7 +169,7 @@ def check_bad_input(room: CleanRoom) -> None:
 
 
 def report_size(room: CleanRoom) -> None:
-    """Print the size of everything installed, dependencies included, and refuse too much of it."""
+    """Print the size of everything installed, dependencies included, and reject too much of it."""
     files = (path for path in room.environment.rglob("*") if path.is_file() and not path.is_symlink())
     megabytes = sum(path.stat().st_size for path in files) / 1e6
     size = f"installed size with all dependencies: {megabytes:.0f} MB (limit {MAX_MEGABYTES} MB)"

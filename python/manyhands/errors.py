@@ -50,7 +50,7 @@ class MissingColumnError(ParameterError):
 
 
 class FileFormatError(ValueError):
-    """A file is not what its name says, is damaged, or was written by a newer version."""
+    """A file does not match its ending, is damaged, or was written by a newer version."""
 
 
 class DataWarning(UserWarning):

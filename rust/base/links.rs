@@ -87,7 +87,7 @@ impl Log<'_> {
         if let Some((row, bad)) = self.weights.and_then(|w| w.iter().enumerate().find(|(_, weight)| !counts(weight))) {
             return Err(Error::invalid(format!(
                 "weight {bad:e} at row {row} counts its label neither 0 times nor between {least:e} and {most:e} times; \
-                 mend or drop that row"
+                 fix or drop that row"
             )));
         }
         Ok(())

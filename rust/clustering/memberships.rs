@@ -98,7 +98,7 @@ fn check(table: &Table, pairs: &Pairs<'_>, options: &MembershipOptions<'_>) -> R
     finite("start", options.start, pairs.n_items * k)?;
     let unfit = |row: &[f64]| row.iter().any(|&x| x < 0.0) || (row.iter().sum::<f64>() - 1.0).abs() > 1e-6;
     if let Some(item) = options.start.chunks_exact(k).position(unfit) {
-        return Err(Error::invalid(format!("the start of item {item} is no probability of clusters")));
+        return Err(Error::invalid(format!("the start of item {item} is not a probability of clusters")));
     }
     if options.prior.iter().any(|&n| !(n.is_finite() && n > 0.0)) {
         return Err(Error::invalid(format!("imaginary answers must be positive, not {:?}", options.prior)));

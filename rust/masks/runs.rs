@@ -201,7 +201,7 @@ pub fn coco_runs(lengths: &[i64], values: &[u16], shape: &[i64]) -> Result<Runs>
 pub fn coco_counts(text: &[u8]) -> Result<Vec<i64>> {
     let mut counts: Vec<i64> = with_room(text.len())?;
     let (mut value, mut shift) = (0_i128, 0);
-    let wrong = |at: usize| Error::invalid(format!("counts are no run-lengths of COCO at character {at}"));
+    let wrong = |at: usize| Error::invalid(format!("counts are not run-lengths of COCO at character {at}"));
     for (at, &byte) in text.iter().enumerate() {
         let part = byte.checked_sub(48).filter(|part| *part < 64 && shift <= 60).ok_or_else(|| wrong(at))?;
         value |= i128::from(part & 31) << shift;

@@ -38,7 +38,7 @@ impl<'a> View<'a> {
             return Err(Error::invalid(format!("dimension {dim} of ratings that have {}", table.dims())));
         }
         if !unit.is_finite() || !centre.is_finite() {
-            return Err(Error::invalid(format!("unit {unit} and centre {centre} must be finite")));
+            return Err(Error::invalid(format!("unit {unit} and center {centre} must be finite")));
         }
         Ok(Self { table, dim, unit, centre })
     }

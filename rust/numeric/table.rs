@@ -39,7 +39,7 @@ impl Ratings {
         log.validate("value", values.len() / dims, control)?;
         if let Some(at) = values.par_iter().position_first(|value| !value.is_finite()) {
             return Err(Error::invalid(format!(
-                "value {} at row {} is not a finite number; mend or drop that row",
+                "value {} at row {} is not a finite number; fix or drop that row",
                 values[at],
                 at / dims
             )));

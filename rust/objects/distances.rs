@@ -40,7 +40,7 @@ pub fn value_distances(
     let squared = match measure {
         Measure::Absolute => false,
         Measure::Squared => true,
-        other => return Err(Error::invalid(format!("{other:?} is no distance between numbers"))),
+        other => return Err(Error::invalid(format!("{other:?} is not a distance between numbers"))),
     };
     tasks.check(values.len() / dims)?;
     let point = |row: usize| &values[row * dims..(row + 1) * dims];
@@ -67,7 +67,7 @@ pub fn word_distances(
     let longest = (0..words.len()).map(|row| words.rows(row).len()).max().unwrap_or(0);
     match measure {
         Measure::Absolute | Measure::Squared => {
-            Err(Error::invalid(format!("{measure:?} is no distance between words")))
+            Err(Error::invalid(format!("{measure:?} is not a distance between words")))
         }
         Measure::Hamming => fill(tasks, control, || Ok(()), &|a, b, (): &mut ()| Ok(f64::from(word(a) != word(b)))),
         Measure::Jaccard => fill(tasks, control, || Ok(()), &|a, b, (): &mut ()| Ok(jaccard(word(a), word(b)))),

@@ -280,7 +280,7 @@ class GuessesUnused(SmoothShares):
         (NeedsTwoWorkers, "odd_tables", "one worker: ZeroDivisionError: no pairs"),
         (ReturnsNothing, "fit_returns_itself", "does not return the estimator itself"),
         (CannotBePickled, "pickle", "ickle"),
-        (GuessesUnused, "unused_class", "a class that nobody named"),
+        (GuessesUnused, "unused_class", "a class that no worker named"),
     ],
 )
 def test_a_fault_is_caught_by_its_check(faulty: type[Aggregator], check: str, said: str) -> None:

@@ -232,9 +232,9 @@ def missing(column: pa.Array) -> npt.NDArray[np.bool_] | None:
 
 
 def check_sound(column: Any, what: str) -> None:
-    """Raise for Arrow data that is not what its type says: damaged, or text that is not valid UTF-8.
+    """Raise for Arrow data that is invalid for its type: damaged, or text that is not valid UTF-8.
 
-    Nobody else looks: Arrow takes buffers as they come, and what is no text fails where it is shown or saved.
+    Arrow does not check its buffers, so invalid text would only fail where it is printed or saved.
     """
     import pyarrow as pa
 

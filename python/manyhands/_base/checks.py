@@ -26,7 +26,7 @@ def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
 
 
 def check_number(name: str, value: Any, *, least: float, most: float | None = None, whole: bool = False) -> None:
-    """Refuse a setting that is not a finite number, or not a whole one where that is needed, or too small or large."""
+    """Reject a setting that is not a finite number, or not a whole one where that is needed, or too small or large."""
     kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
     if isinstance(value, bool) or not isinstance(value, kinds):
         raise TypeError(f"{name} must be a {'whole ' if whole else ''}number, not {value!r}")
@@ -64,7 +64,7 @@ def _refuse_uncountable(name: str, value: Any, range_: str) -> None:
 
 
 def check_positive(name: str, value: Any) -> None:
-    """Refuse a setting that is not a number above zero, or so near to it or so large that nothing can be made of it."""
+    """Reject a setting that is not a number above zero, or so near to it or so large that nothing can be made of it."""
     _refuse_uncountable(name, value, f"between {LEAST_COUNT:g} and {MOST_COUNT:g}")
     check_number(name, value, least=0)
     if value == 0:

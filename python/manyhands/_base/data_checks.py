@@ -135,7 +135,7 @@ def fixed_classes(classes: Iterable[Any], what: str = "classes") -> Names:
 
 
 def checked_order(ordered: Any, classes: Names, *, given: bool = False) -> bool:
-    """Return whether classes have an order; refuse one that nobody can know: that of names as they happen to sort."""
+    """Return whether classes have an order; reject one that cannot be known: that of names as they happen to sort."""
     if not isinstance(ordered, bool):
         raise TypeError(f"ordered must be True or False, not {ordered!r}")
     if ordered and not given and not has_numbers(classes):

@@ -307,7 +307,7 @@ class Estimator(Parameters, ABC, Results, persist.Saved, Generic[A, F, S]):
         """Write the fitted model to a versioned file that holds data only; read it with :func:`manyhands.load`.
 
         Parameters that are data rather than settings (gold labels, given starts) are not written. The file appears when
-        it is whole and on disk, and an older one of that name stays until then; checksums tell a damaged one.
+        it is whole and on disk, and an older one of that name stays until then; checksums detect a damaged one.
         """
         now = self._fitted()
         params = {

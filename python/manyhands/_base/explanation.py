@@ -1,4 +1,4 @@
-"""Why a task got its answer: what the workers said, and how it compares with what was decided."""
+"""Why a task got its answer: the answers of workers, and how it compares with what was decided."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class AnswerExplanation(Explained):
     task: Any
     answer: Any
     confidence: float
-    #: One row per answer: worker, what the worker said, ``agreement`` with the answer (for numbers ``residual``: the
+    #: One row per answer: worker, the worker's answer, ``agreement`` with the answer (for numbers ``residual``: the
     #: worker's minus the answer), the worker's ``skill`` and ``n_answers`` of ``workers_frame``.
     given: pa.Table
     #: The estimator, and what it does.

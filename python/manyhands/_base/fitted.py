@@ -1,6 +1,6 @@
 """What a fit learns, as frozen dataclasses whose fields carry shapes and ranges; files and pickles follow from these.
 
-A field says in its metadata what it holds, by one of :func:`numbers`, :func:`codes`, :func:`offsets`, :func:`flags`,
+The metadata of a field describe its content, by one of :func:`numbers`, :func:`codes`, :func:`offsets`, :func:`flags`,
 :func:`setting`, :func:`texts`, :func:`names`, :func:`encoded` and :func:`part`. Shapes are letters: n for tasks, m for
 workers, k for classes, i for items, d for dimensions, l for labels, a digit for a fixed size, and other letters for
 sizes that the arrays only have to agree on. A capital letter is one more than the small one. A field without such

@@ -20,7 +20,7 @@ from manyhands.errors import argument
 
 #: A number as people write them, with a point or a comma.
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
-#: Of more names than this, some tell enough.
+#: Messages list at most this many names.
 _LOOKED_AT = 10_000
 #: What stands between the labels of a set that is written as text.
 _BETWEEN = "|"

@@ -24,7 +24,7 @@ def free_memory() -> int | None:
 
 
 def check_memory(needed: int, what: str, instead: str) -> None:
-    """Refuse what cannot fit in memory, before anything is allocated; where nobody says how much is free, try."""
+    """Reject what cannot fit in memory, before anything is allocated; where the free memory is unknown, try."""
     free = free_memory()
     if free is not None and needed > free:
         raise MemoryError(
@@ -71,7 +71,7 @@ def _of_container(proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgroup"
         for folder in (group, *group.parents):
             if not folder.is_relative_to(top):
                 break
-            with suppress(OSError, ValueError, KeyError):  # "max" is no number: no limit
+            with suppress(OSError, ValueError, KeyError):  # "max" is not a number: no limit
                 yield _left(folder, *_GROUPS[kind])
 
 

@@ -309,7 +309,7 @@ def _from_categories(data: Any, what: str) -> Any:
     codes = np.asarray(categorical.codes)
     kinds = _canonical(categorical.categories, what, sound=True)
     if isinstance(kinds, np.ndarray):
-        return values.as_objects([*kinds, None])[codes]  # -1, the last, is no category
+        return values.as_objects([*kinds, None])[codes]  # -1, the last, is not a category
     return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), kinds)
 
 
@@ -320,7 +320,7 @@ def _from_values(data: Iterable[Any], what: str) -> Any:
     items = values.plain_values(data, what)
     kinds = set(map(type, items)) - {type(None)}
     if len(kinds) > 1 and not kinds <= {int, str, bool}:
-        items = [None if values.is_missing(item) else item for item in items]  # NaN among text is no float
+        items = [None if values.is_missing(item) else item for item in items]  # NaN among text is not a float
         kinds = set(map(type, items)) - {type(None)}
     types = {str: pa.large_string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_(), None: pa.null()}
     kind = kinds.pop() if len(kinds) == 1 else None if not kinds else object
@@ -385,7 +385,7 @@ def _numbers(column: pa.Array) -> npt.NDArray[Any]:
     if pa.types.is_integer(column.type):
         fits = numbers.dtype != np.uint64 or not len(numbers) or numbers.max() < 2**63
         return numbers.astype(np.int64, copy=False) if fits else numbers
-    numbers = numbers.astype(np.float64, copy=False) + 0.0  # -0.0 is no id of its own
+    numbers = numbers.astype(np.float64, copy=False) + 0.0  # -0.0 is not an id of its own
     if (np.abs(numbers) < 2**53).all():
         whole = numbers.astype(np.int64)
         if np.array_equal(whole, numbers):

@@ -14,7 +14,7 @@ _NOTABLE = 0.05
 
 @dataclass(frozen=True)
 class Doubts:
-    """Remarks on a log: those to warn of, and those for who looks."""
+    """Remarks on a log: those to warn of, and those listed only in results."""
 
     loud: tuple[str, ...] = ()
     quiet: tuple[str, ...] = ()

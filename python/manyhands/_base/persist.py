@@ -58,7 +58,7 @@ class Content:
         ndim: int | None = None,
         finite: bool = True,
     ) -> npt.NDArray[Any]:
-        """Return an array that must be there with this dtype and shape, and of finite numbers unless told otherwise."""
+        """Return a required array of this dtype and shape, and of finite numbers unless requested otherwise."""
         stored = self.arrays.get(name)
         if stored is None or stored.dtype != np.dtype(dtype):
             raise self.damaged(f"array {name!r} is missing or has the wrong type")

@@ -89,7 +89,7 @@ def _worth_counting(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]
 
 
 def abstentions(given: Any) -> Names | None:
-    """Labels that say nothing of the class: one, or several; None where there are none."""
+    """Labels that carry no information of the class: one, or several; None where there are none."""
     if given is None:
         return None
     single = isinstance(given, str) or not isinstance(given, Iterable)

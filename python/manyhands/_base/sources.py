@@ -33,7 +33,7 @@ STDIN = "-"
 CSV = {".csv": ",", ".tsv": "\t", ".txt": ","}
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 PARQUET = {".parquet", ".pq"}
-#: Endings of files that are no tables, and how a table of WebAnno begins, which is none either.
+#: Endings of files that are not tables, and how a table of WebAnno begins, which is none either.
 DOCUMENTS = (".json", ".jsonl", ".ndjson", ".manifest", ".xml", ".ann", EVAL)
 #: Endings of files with tags in columns, a token a line.
 CONLL = (".conll", ".bio", ".iob")
@@ -134,7 +134,7 @@ def _in_container(path: Path) -> list[_File]:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether a path is no file but stdin, a pipe or a device, which can be read once and has no ending."""
+    """Whether a path is not a file but stdin, a pipe or a device, which can be read once and has no ending."""
     return (
         str(path) == STDIN
         or str(path).startswith(("/dev/fd/", "/dev/std", "/proc/"))
@@ -143,7 +143,7 @@ def is_stream(path: Path) -> bool:
 
 
 def is_document(path: Path, content: bytes | None = None) -> bool:
-    """Whether a file is no table: by its ending, or, under the ending of a table, by how it begins."""
+    """Whether a file is not a table: by its ending, or, under the ending of a table, by how it begins."""
     if path.suffix.lower() in (*DOCUMENTS, *CONLL):
         return True
     if path.suffix.lower() != ".tsv" or not (path.is_file() or content):
@@ -182,7 +182,7 @@ _KIND_OF_FORMAT: dict[str, FileKind] = {
 
 
 def file_kind(path: Path, format: str = "auto", content: bytes | None = None) -> FileKind:
-    """Return what a log's file is: what `format` says, or its ending, or, under another ending, its content.
+    """Return the format of a log's file: by `format`, or its ending, or, under another ending, its content.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ def _sniff(content: bytes) -> tuple[FileKind, str | None]:
 
 @dataclass(frozen=True)
 class Layout:
-    """How CSV files are written; None where each file must tell."""
+    """Format of CSV files; None to detect it in each file."""
 
     delimiter: str | None = None
     encoding: str | None = None
@@ -376,7 +376,7 @@ class Source:
 
     @cached_property
     def encoding(self) -> str:
-        """The encoding given, or else UTF-8, if no byte order mark says otherwise."""
+        """The encoding given, or else UTF-8, unless a byte order mark indicates another."""
         if self.layout.encoding is not None:
             return codecs.lookup(self.layout.encoding).name
         return next((name for mark, name in _BYTE_ORDER_MARKS.items() if self._head.startswith(mark)), "utf-8")
@@ -463,7 +463,7 @@ def _stdin() -> bytes:
 
 @contextmanager
 def reading(source: Source) -> Iterator[None]:
-    """Turn what Arrow says of a bad file into an error that names it, and the place where it is bad."""
+    """Turn an error of Arrow about a bad file into one that names it, and the place where it is bad."""
     import pyarrow as pa
 
     try:

@@ -309,7 +309,7 @@ def _join(role: str, columns: list[pa.ChunkedArray], sources: list[Source]) -> t
 
 
 def _refuse_to_merge(kinds: Sequence[pa.DataType]) -> None:
-    """Refuse types that Arrow makes one though their values differ in Python: text and bytes, decimals and floats."""
+    """Reject types that Arrow makes one though their values differ in Python: text and bytes, decimals and floats."""
     import pyarrow as pa
     import pyarrow.types as types
 

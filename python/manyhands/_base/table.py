@@ -175,7 +175,7 @@ class Records(persist.Saved, ABC):
         return Description(tuple(self._facts()))
 
     def _facts(self) -> Iterable[Fact]:
-        """What `describe` says, in the order of its report."""
+        """Facts of `describe`, in the order of its report."""
         return [Fact("n_annotations", self.n_annotations, "answers"), Fact("n_workers", self.n_workers, "workers")]
 
     def _identity(self) -> tuple[Any, ...]:
@@ -256,7 +256,7 @@ class Records(persist.Saved, ABC):
         ----------
         workers
             What an audit found, such as :func:`manyhands.audit.spammers` returns, or names, or a boolean mask aligned
-            with :attr:`workers`. A name that is no worker's is rejected; a worker that was found but is not in this
+            with :attr:`workers`. A name that is not a worker's is rejected; a worker that was found but is not in this
             table, left out before perhaps, is not missed.
 
         Examples

@@ -230,7 +230,7 @@ def _as_numbers(items: Sequence[Any]) -> npt.NDArray[Any]:
             if np.iinfo(dtype).min <= min(whole) and max(whole) <= np.iinfo(dtype).max:
                 return np.array(whole, dtype)
     elif all(isinstance(item, float) or -_EXACT < item < _EXACT for item in items):
-        return np.array(items, np.float64) + 0.0  # -0.0 is no id of its own
+        return np.array(items, np.float64) + 0.0  # -0.0 is not an id of its own
     return as_objects(items)
 
 

@@ -61,7 +61,7 @@ def rows_of(votes: Annotations, n_rows: int, tasks: Any) -> npt.NDArray[np.int64
     """Which row of X each task of the votes is.
 
     Rows are named by `tasks`; where that is None, the tasks' own names must be row numbers. A task without a row is an
-    error that names it; a row without a task is no sample.
+    error that names it; a row without a task is not a sample.
     """
     if tasks is None:
         names = votes.tasks
@@ -97,7 +97,7 @@ def rows_of(votes: Annotations, n_rows: int, tasks: Any) -> npt.NDArray[np.int64
 class CrowdData:
     """Samples that are tasks of a table: sample ``n`` is the task of code ``n``, with the row of X that belongs to it.
 
-    Memory: beside X and the table, 28 bytes per annotation and 16 a sample.
+    Memory: in addition to X and the table, 28 bytes per annotation and 16 a sample.
     """
 
     def __init__(self, X: Any, votes: Any, tasks: Any = None) -> None:
@@ -159,7 +159,7 @@ class CrowdData:
             yield Batch(x=x, **{name: column.to(device, non_blocking=True) for name, column in columns.items()})
 
     def _gathered(self, parts: Sequence[Tensor], sizes: Sequence[int]) -> Iterator[dict[str, Tensor]]:
-        """What a batch of each part has beside features, of that many annotations each."""
+        """What a batch of each part has in addition to features, of that many annotations each."""
         samples = torch.cat(list(parts))
         starts = self._offsets[samples]
         counts = self._offsets[samples + 1] - starts
@@ -182,7 +182,7 @@ class CrowdData:
     def batches(
         self, samples: Tensor, size: int, device: torch.device, *, shuffle: torch.Generator | None = None
     ) -> Iterator[Batch]:
-        """All given samples, so many at a time, in order or shuffled.
+        """All given samples in batches, in order or shuffled.
 
         A single one that is left goes with those before it: alone it has neither spread nor anything to compare with.
         """
@@ -196,7 +196,7 @@ class CrowdData:
 
 
 def _ends(counts: Tensor) -> Tensor:
-    """Where each of so many ends, and the first begins, (n + 1,)."""
+    """Ends of batches, and the begin of the first, (n + 1,)."""
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
 

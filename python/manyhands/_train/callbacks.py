@@ -12,7 +12,7 @@ MOMENTS: tuple[Moment, ...] = ("on_fit_start", "on_epoch_start", "on_batch_end",
 
 
 class Callback:
-    """What wants to be told of several moments of a training: a subclass overrides the methods it needs.
+    """Callback for several moments of a training: a subclass overrides the methods it needs.
 
     All get the learner and what is known at the moment, by name. One that returns True ends the training: at once, but
     for what remains to be done after the last epoch.
@@ -95,6 +95,6 @@ class Callbacks:
         return bool(self._called[moment])
 
     def tell(self, moment: Moment, known: dict[str, Any]) -> bool:
-        """Tell all, whichever of them ends the training; whether one does."""
+        """Call every callback; return whether one ends the training."""
         stops = [hook(self._learner, known) is True for hook in self._called[moment]]
         return any(stops)

@@ -1,4 +1,4 @@
-"""Checkpoints: what a training needs to go on, in a file that says whose training it is.
+"""Checkpoints: what a training needs to go on, in a file that identifies its training.
 
 A file is what ``torch.save`` writes, of tensors, numbers and text alone: nothing in it can be executed. It appears only
 when it is whole, and is checked before it is trusted.

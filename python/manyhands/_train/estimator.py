@@ -1,4 +1,4 @@
-"""The one training loop, and what goes with it: settings, optimisers, schedules, early stopping, checkpoints."""
+"""The one training loop, and what goes with it: settings, optimizers, schedules, early stopping, checkpoints."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class NetworkEstimator(Parameters, Training, ABC):
         """All that is trained, by name, as it is at the start; ``"network"`` is what predicts classes."""
 
     def _blank_parts(self, data: CrowdData) -> dict[str, nn.Module]:
-        """The same parts, for weights that come from a file: the data have the same sizes and tell nothing else."""
+        """The same parts, for weights that come from a file: the data have the same sizes and nothing else."""
         return self._make_parts(data)
 
     def _prepare(self, data: CrowdData) -> None:
@@ -403,7 +403,7 @@ class NetworkEstimator(Parameters, Training, ABC):
 
     @torch.no_grad()
     def _mapped(self, features: Features, rows: Tensor, make: Callable[[Any], Tensor]) -> Array:
-        """What a function of the trained parts makes of some rows, (n, ...), so many at a time."""
+        """What a function of the trained parts makes of some rows, (n, ...), in batches."""
         self._parts_or_fail().eval()
         outputs = []
         for x in with_loader(features, self.loader).stream(rows.split(PREDICTED), self._on):

@@ -1,7 +1,7 @@
 """Trained networks in files: weights, names and plain settings, and nothing that could be executed.
 
 A file is what ``torch.save`` writes, of tensors, numbers and text alone. It does not say how a user's own networks are
-built: whoever loads it gives them again, and their weights are taken from the file.
+built: pass them again to load it, and their weights are taken from the file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PLAIN = (bool, int, float, str)
 _MOST_PARTS = 100
 #: Numbers of a sample, at the most: a network is asked for its output for one when a file is loaded.
 _MOST_NUMBERS = 1 << 28
-#: Settings that concern the machine of whoever trains, and are neither written nor taken from a file.
+#: Settings that concern the training machine, and are neither written nor taken from a file.
 _LOCAL = ("checkpoint", "distributed")
 
 
@@ -71,7 +71,7 @@ def example(x: Any) -> Any:
 
 
 def _blank(example: Any) -> Any:
-    """An input of one sample that tells nothing."""
+    """A blank input of one sample."""
     if isinstance(example, Mapping):
         return {name: _blank(value) for name, value in example.items()}
     return torch.zeros(1, *example[0], dtype=getattr(torch, example[1]))
@@ -307,7 +307,7 @@ def _outer(path: str, name: str, n_classes: int) -> Outer:
 
 
 def _skeleton(content: Mapping[str, Any]) -> CrowdData:
-    """Data of the same sizes: one sample, of which every worker said something."""
+    """Data of the same sizes: one sample, that every worker labeled."""
     workers, classes = sequence(content["workers"]), sequence(content["classes"])
     m, k = len(workers), len(classes)
     labels = (np.arange(m) % k).astype(np.uint16)

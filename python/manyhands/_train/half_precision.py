@@ -25,7 +25,7 @@ _WITHOUT_MATRICES = frozenset(
     {"SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX2_VNNI_2", "AVX512_CORE", "AVX512_CORE_VNNI", "AVX512_CORE_BF16"}
     | {"AVX512_CORE_FP16", "AVX10_1_512"}
 )
-#: Ends by which a trial fails, by what its process returns. Another, such as want of memory, tells nothing.
+#: Ends by which a trial fails, by what its process returns. Another, such as lack of memory, is not evidence.
 _FAULTS = {-fault: fault.name for fault in (signal.SIGILL, signal.SIGSEGV, signal.SIGFPE, signal.SIGABRT)}
 #: Seconds: importing torch takes most of them, on a busy machine many.
 _PATIENCE = 300
@@ -57,7 +57,7 @@ def check_precision(precision: str, device: torch.device) -> None:
 
 
 def _announces_matrices() -> bool:
-    """Whether the processor is said to have AMX."""
+    """Whether the processor reports AMX."""
     try:
         cpu_info = _PROCESSOR.read_text(encoding="utf-8", errors="replace")
     except OSError:

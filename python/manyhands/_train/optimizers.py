@@ -1,4 +1,4 @@
-"""Optimisers and schedules: the built-in ones, and those that a user's function makes."""
+"""Optimizers and schedules: the built-in ones, and those that a user's function makes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from manyhands._train.large_tables import LazyAdam, WorkerTable
 from manyhands._train.settings import OptimizerSetting, Schedule
 
 Groups = list[dict[str, Any]]
-#: Devices whose optimisers of torch have a kernel that does a whole step.
+#: Devices whose optimizers of torch have a kernel that does a whole step.
 _FUSED = ("cpu", "cuda")
 
 
@@ -24,7 +24,7 @@ def made_optimizers(
     rates: tuple[float, float],
     weight_decay: float,
 ) -> list[torch.optim.Optimizer]:
-    """Optimisers of dense gradients, and one for the tables whose gradients are sparse.
+    """Optimizers of dense gradients, and one for the tables whose gradients are sparse.
 
     `networks` are the parts that are whole networks, and `rates` theirs and that of all else.
     """
@@ -58,7 +58,7 @@ def _can_be_fused(parameter: nn.Parameter) -> bool:
 
 
 def _users(make: Any, groups: Groups) -> list[torch.optim.Optimizer]:
-    """What a user's function makes of the groups, if it is optimisers of all that is to be learned, each once."""
+    """What a user's function makes of the groups, if it is optimizers of all that is to be learned, each once."""
     optimizer = make([dict(group, params=list(group["params"])) for group in groups])
     optimizers = list(optimizer) if isinstance(optimizer, Iterable) else [optimizer]
     for one in optimizers:
@@ -86,7 +86,7 @@ def made_scheduler(optimizer: torch.optim.Optimizer, schedule: Schedule, n_epoch
     if callable(schedule):
         scheduler = schedule(optimizer)
         if isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
-            # Scores may be negative, of which a share tells nothing.
+            # Scores may be negative, of which a share is meaningless.
             scheduler.threshold_mode = "abs"
         return scheduler
     if schedule == "cosine":

@@ -1,4 +1,4 @@
-"""A training under way: its optimisers and schedules, what it has come to, and what a file keeps of it."""
+"""A training under way: its optimizers and schedules, what it has come to, and what a file keeps of it."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ def find_device(asked: str | torch.device) -> torch.device:
 
 @contextmanager
 def explain_errors(network: nn.Module, x: Any) -> Iterator[None]:
-    """What torch says of an input that a network does not take, said of X."""
+    """Raise an error about X where torch rejects the input of a network."""
     try:
         yield
     except torch.OutOfMemoryError:

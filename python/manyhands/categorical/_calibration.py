@@ -114,5 +114,5 @@ def information(confusion: Array) -> Array:
 
 
 def calibrate(posterior: Array, votes: Array, correlation: float, even: float = 0.0) -> Array:
-    """Posteriors of tasks with so many effective votes; labels stay the same."""
+    """Calibrated posteriors of tasks by their effective votes; labels stay the same."""
     return _core.pool_posteriors([posterior], np.ones(1), votes, correlation, even)[0]

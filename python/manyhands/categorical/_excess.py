@@ -72,7 +72,7 @@ class Excess:
 def one_answer(votes: Annotations) -> npt.NDArray[np.bool_]:
     """Which annotations are a worker's only answer to a task, or the first of several that say the same.
 
-    Where a worker said two things of a task, nobody knows what they would have said once: neither is kept.
+    Where a worker gave two answers to a task, the intended answer is unknown: neither is kept.
     """
     is_counted = np.ones(votes.n_annotations, np.bool_) if votes.weights is None else votes.weights > 0
     if not votes.table.n_repeats():

@@ -80,7 +80,7 @@ class Explanation(Explained):
         lines[0] += f", rather than {self.runner_up} ({self.runner_up_confidence:.3f})"
         lines += text_lines
         if not self.votes:
-            lines.append("  no vote counts: nobody answered, or all who did abstained")
+            lines.append("  no vote counts: all workers abstained, or none answered")
         else:
             lines.append(f"  {'worker':<20} {'said':<14} {'skill':>8} {'answers':>8} {'evidence':>9}")
         lines.extend(

@@ -44,7 +44,7 @@ def bounds(name: str, value: float | tuple[float, float]) -> tuple[float, float]
 
 
 def draw_skills(rng: np.random.Generator, n_workers: int, skill: float, spread: float) -> Floats:
-    """One skill a worker, of shape (n_workers,)."""
+    """One skill per worker, of shape (n_workers,)."""
     check_probability("skill", skill)
     if not (np.isfinite(spread) and spread >= 0):
         raise ValueError(f"spread is {spread}; give a finite number of zero or more")

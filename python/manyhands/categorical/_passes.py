@@ -46,7 +46,7 @@ def _counts(held: Any, posterior: Array | StreamedPosterior) -> Array:
 
 
 def resembling(table: _core.Table, posterior: Array, crowd: Array | None = None) -> tuple[Array, Array]:
-    """Confusion matrices of workers who are judged by posteriors and resemble each other as much as the crowd says.
+    """Confusion matrices estimated from posteriors, shrunk to the degree estimated from the crowd.
 
     Row k of every worker's matrix, (n_workers, n_classes, n_classes), has a Dirichlet prior that is learned: its
     parameters are the second answer, labels first, and where to begin the next time.

@@ -312,7 +312,7 @@ class Aggregator(TaskEstimator[Annotations, ClassFit, ClassFitted], Insight):
         return now._frame(now._tasks, now._won)
 
     def _frame(self, tasks: Names, won: Winners) -> pa.Table:
-        """What `to_frame` says of some tasks."""
+        """Columns of `to_frame` for some tasks."""
         return arrow.table(
             {
                 "task": tasks.arrow(),
@@ -323,7 +323,7 @@ class Aggregator(TaskEstimator[Annotations, ClassFit, ClassFitted], Insight):
         )
 
     def _frames(self) -> Iterator[pa.Table]:
-        """What `to_frame` says, a part of the tasks at a time."""
+        """Frames of `to_frame`, one part of the tasks at a time."""
         posterior = self._fitted().fit.posterior
         if not isinstance(posterior, StreamedPosterior):
             yield self.to_frame()

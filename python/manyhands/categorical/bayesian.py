@@ -104,7 +104,7 @@ class BayesianDawidSkene(Aggregator):
         Parameters of the Dirichlet prior of a row, all positive. A pair ``(right, wrong)``: so much on the diagonal
         and so much spread over the errors, which means the same for any number of classes; the one accuracy of
         ``"one-coin"`` has a Beta(right, wrong) prior. A number: spread evenly over the row. An (n_classes, n_classes)
-        array: as it says.
+        array: used as is.
     class_pseudo_count
         Parameters of the Dirichlet prior of the classes: a number spread evenly, or an (n_classes,) array.
     gold
@@ -115,7 +115,7 @@ class BayesianDawidSkene(Aggregator):
     accelerate
         Of ``"vb"``: extrapolate between passes, as in :class:`DawidSkene`.
     max_iter, tol
-        Of ``"vb"``: stop after so many passes, or when the bound changes by less than `tol` of itself.
+        Of ``"vb"``: stop after `max_iter` iterations, or when the bound changes by less than `tol` of itself.
     n_chains, warmup, draws
         Of ``"gibbs"``: independent chains, the sweeps of each that are forgotten, and those that are kept.
     keep

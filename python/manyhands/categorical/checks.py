@@ -110,7 +110,7 @@ def check_unused_class(subject: ClassSubject) -> None:
     model = subject.make(log).fit(log.votes(classes=log.classes))
     assert_sound(model)
     require(model.classes_.tolist() == list(log.classes), f"classes_ are {model.classes_.tolist()}")
-    require("unused" not in model.labels_.tolist(), "a task was given a class that nobody named")
+    require("unused" not in model.labels_.tolist(), "a task was given a class that no worker named")
 
 
 # --------------------------------------------------------------------------------------------------- renaming

@@ -1,4 +1,4 @@
-"""Models of crowds that are not so many independent workers: communities of workers, and subtypes of classes (EBCC)."""
+"""Models of crowds of dependent workers: communities of workers, and subtypes of classes (EBCC)."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ class CommunityDawidSkene(Aggregator):
     Row ``k`` of a worker's matrix is drawn from a Dirichlet distribution around row ``k`` of the prototype, with a
     strength that all share. A worker with few labels is judged by the community they seem to belong to, one with many
     by their own answers. Plain Dawid–Skene, which has to learn every matrix from its worker's labels alone, needs some
-    tens of them; with 5 to 20 labels a worker communities gain most.
+    tens of them; with 5 to 20 labels per worker communities gain most.
 
     Parameters
     ----------
     n_communities
         Number of communities. Too many do little harm: some stay empty, or alike.
     strength
-        Imaginary labels that a row of the prototype counts for, from 1e-6 to 1e9; None to learn it; ``inf`` for workers
-        who are exactly like their community (Imamura et al. 2018).
+        Number of pseudo-counts that a row of the prototype counts for, from 1e-6 to 1e9; None to learn it; ``inf`` for
+        workers who are exactly like their community (Imamura et al. 2018).
     pseudo_count
-        Imaginary labels in each row of each prototype, as in :class:`DawidSkene`; all positive.
+        Pseudo-counts in each row of each prototype, as in :class:`DawidSkene`; all positive.
     class_pseudo_count
-        Imaginary tasks, spread evenly over the classes, or an (n_classes,) array.
+        Pseudo-counts of the class prior, spread evenly over the classes, or an (n_classes,) array.
     gold
         Known classes of some tasks, as in :class:`DawidSkene`.
     protected
@@ -60,8 +60,8 @@ class CommunityDawidSkene(Aggregator):
         Further runs from random prototypes; the best bound wins. The first run starts from prototypes that range from
         accurate to guessing.
     max_iter, tol
-        Stop after so many passes more, or when the bound changes by less than `tol` of itself. A learned strength takes
-        its time, and changes few labels by then.
+        Stop after `max_iter` more iterations, or when the bound changes by less than `tol` of itself. A learned
+        strength takes its time, and changes few labels by then.
     seed
         Seed of the restarts.
 
@@ -135,7 +135,7 @@ class CommunityDawidSkene(Aggregator):
 
     @property
     def strength_(self) -> float:
-        """Imaginary labels that a row of a community's confusion matrix counts for."""
+        """Number of pseudo-counts that a row of a community's confusion matrix counts for."""
         return self._fitted().fit_as(CommunityFit).strength
 
     def _iterations(self) -> int | None:
@@ -194,7 +194,7 @@ class EBCC(Aggregator):
 
     A task of class ``k`` is of one of `n_subtypes` subtypes, and a worker's answer depends on both: on a subtype
     that looks like another class, many err alike. Workers are independent given class and subtype, and so depend on one
-    another given the class alone. Models of independent workers take what many say alike for so many proofs.
+    another given the class alone. Models of independent workers count coinciding labels as independent evidence.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ class EBCC(Aggregator):
         Further runs from random starts; the best bound wins. Starts are shares of the votes, divided among subtypes at
         random.
     max_iter, tol
-        Stop a run after so many passes, or when the bound changes by less than `tol` of itself.
+        Stop a run after `max_iter` iterations, or when the bound changes by less than `tol` of itself.
     seed
         Seed of the starts.
 

@@ -91,7 +91,7 @@ class EqualVote:
 
 @dataclass(frozen=True, kw_only=True)
 class ConsensusFit(AnchoredFit):
-    """The calibrated average of members, and what each of them learned."""
+    """The calibrated average of the ensemble, and what each of them learned."""
 
     #: Share of the probability that is spread evenly over classes.
     even: float = field(metadata=number())
@@ -106,7 +106,7 @@ class ConsensusFit(AnchoredFit):
 
     @cached_property
     def of_tasks(self) -> tuple[npt.NDArray[np.uint16], Array]:
-        """Answers and disagreement of members, read from shards where they must be."""
+        """Answers and disagreement of the ensemble, read from shards where they must be."""
         if self.answers is None or self.disagreement is None:
             assert isinstance(self.posterior, Pooled)
             return self.posterior.members_of_tasks()
@@ -182,7 +182,7 @@ class Consensus(Anchored, default=True):
     matrices from gold alone and the default are mixed with the weights that predict held-out gold labels best.
 
     The estimate takes four to fourteen passes over the annotations; in logs of more than 262,144, over a part of the
-    tasks with about so many, as if drawn at random but the same for logs of the same size.
+    tasks with about that number, as if drawn at random but the same for logs of the same size.
 
     The estimate is the root of two estimating functions of a Gaussian copula with one factor: products of the residuals
     of two workers on a task, less their covariance, and residuals themselves, which find by how much all workers'
@@ -320,7 +320,7 @@ class Consensus(Anchored, default=True):
             if anchor is not None:
                 pooled = anchor.posterior(votes.table, pooled, n_votes(votes.table))
             if known.tasks is not None:
-                # Known is known, whatever the crowd says.
+                # Known is known, regardless of the votes.
                 pooled[known.tasks] = np.eye(pooled.shape[1])[known.classes]
         return ConsensusFit.of(
             pooled,
@@ -358,12 +358,12 @@ class Consensus(Anchored, default=True):
 def _pool_calibrated(
     posteriors: list[Array], vote: EqualVote, table: _core.Table, informs: Array, discount: float, even: float = EVEN
 ) -> tuple[Array, Array]:
-    """The calibrated average of members, and how far they are from it."""
+    """The calibrated average of the ensemble, and how far they are from it."""
     return _core.pool_posteriors(posteriors, vote.weights(), table.effective_votes(informs), discount, even)
 
 
 class Pooled(StreamedPosterior):
-    """The calibrated average of members, corrected by known classes, a shard at a time."""
+    """The calibrated average of the ensemble, corrected by known classes, a shard at a time."""
 
     def __init__(
         self,
@@ -379,7 +379,7 @@ class Pooled(StreamedPosterior):
         self._discount, self._anchor = discount, anchor
 
     def _pool(self, part: Part) -> tuple[list[Array], Array, Array]:
-        """Posteriors of the members, their corrected average, and how far they are from the average."""
+        """Posteriors of the ensemble, their corrected average, and how far they are from the average."""
         plain = part._replace(gold=None)
         table = part.shard.table()
         rows = [*(member.of_part(plain) for member in self._members), self._vote.posterior(table)]

@@ -1,7 +1,7 @@
 """Makers of simulated crowds: each returns the confusion matrices of its workers.
 
 A crowd is an array of shape (n_workers, n_classes, n_classes): ``confusion[m, k, l]`` is the probability that
-worker ``m`` says ``l`` where the truth is ``k``. Crowds are joined by :func:`numpy.concatenate` and given to
+worker ``m`` answers ``l`` where the truth is ``k``. Crowds are joined by :func:`numpy.concatenate` and given to
 :func:`manyhands.simulate` as ``confusion=``, or asked for there by name (see :data:`CROWDS`). Every maker
 takes time and memory in proportion to the array it returns, and gives the same array for the same seed.
 
@@ -331,7 +331,7 @@ def spammers(n_workers: int, n_classes: int, *, concentration: float = 1.0, seed
         The size of the crowd.
     concentration
         The parameter of the symmetric Dirichlet distribution of tastes: far below 1 each worker has one
-        favourite label, far above 1 all labels are alike.
+        favorite label, far above 1 all labels are alike.
     seed
         What the draws follow from.
 
@@ -423,7 +423,7 @@ def kappa(
 ) -> Floats:
     """Workers made to a given agreement with the truth: Cohen's kappa, whichever its weights.
 
-    A worker says the truth with probability kappa and otherwise draws from the prior, which keeps the
+    A worker gives the true class with probability kappa and otherwise draws from the prior, which keeps the
     worker's labels as frequent as the classes and makes chance agreement what kappa takes it for.
 
     Parameters

@@ -56,11 +56,11 @@ class DawidSkene(Aggregator):
     restarts
         Further runs from random starts (one of each task's labels, drawn at random); the best objective wins.
     pseudo_count
-        Imaginary labels added to each row of each confusion matrix (a Dirichlet prior). A pair ``(right, wrong)``: so
+        Pseudo-counts added to each row of each confusion matrix (a Dirichlet prior). A pair ``(right, wrong)``: so
         many on the diagonal, and so many spread over the errors. A number: spread evenly over the row. An
-        (n_classes, n_classes) array: as it says. 0 for plain maximum likelihood.
+        (n_classes, n_classes) array: used as is. 0 for plain maximum likelihood.
     class_pseudo_count
-        Imaginary tasks, spread evenly over the classes, or an (n_classes,) array.
+        Pseudo-counts of the class prior, spread evenly over the classes, or an (n_classes,) array.
     worker_prior
         Pseudo-counts of particular workers, as a mapping from worker to an (n_classes, n_classes) array; they
         replace `pseudo_count` for those workers.
@@ -70,7 +70,7 @@ class DawidSkene(Aggregator):
     accelerate
         Extrapolate between passes (SQUAREM), which takes fewer passes to the same objective.
     max_iter, tol
-        Stop after so many passes, or when the objective changes by less than `tol` of itself.
+        Stop after `max_iter` iterations, or when the objective changes by less than `tol` of itself.
     seed
         Seed of the restarts.
     warm_start

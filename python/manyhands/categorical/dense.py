@@ -179,7 +179,7 @@ def _refuse_twice(column: Column, what: str) -> None:
 
 
 def _refuse_ids_among_labels(codes: Codes, columns: npt.NDArray[np.intp], n_rows: int, workers: Column | None) -> None:
-    """Refuse a column that names the tasks: it has a value for each, all different, and more than all others have."""
+    """Reject a column that names the tasks: it has a value for each, all different, and more than all others have."""
     n_codes, n_columns = int(codes.max()) + 1, int(columns.max()) + 1
     pairs = np.unique(columns * n_codes + codes)
     of_column, of_pair = np.divmod(pairs, n_codes)

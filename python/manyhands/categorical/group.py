@@ -135,9 +135,9 @@ class LayersFit(GroupFit):
 class GroupDawidSkene(_Grouped):
     """Dawid–Skene in two layers: groups of workers who share an answer, and workers who err given their group's.
 
-    Workers who copy from one another, talk, or were taught alike are not so many witnesses. Here group ``j`` has one
-    latent answer to each task, ``l`` for a task of class ``k`` with probability ``group_confusion_[j, k, l]``; its
-    members answer given that one, by their own matrices, independently of one another. Given the class, groups are
+    Workers who copy from one another, talk, or had the same training are not independent witnesses. Here group ``j``
+    has one latent answer to each task, ``l`` for a task of class ``k`` with probability ``group_confusion_[j, k, l]``;
+    its members answer given that one, by their own matrices, independently of one another. Given the class, groups are
     independent. A worker in no group is a group of one, for whom the class itself takes the place of the group's
     answer: without groups the model is plain :class:`DawidSkene`.
 
@@ -149,9 +149,9 @@ class GroupDawidSkene(_Grouped):
     rate, min_overlap
         How groups are found, see :func:`manyhands.audit.groups`.
     pseudo_count, class_pseudo_count
-        Imaginary labels in each row of workers' and groups' matrices, and imaginary tasks, as in :class:`DawidSkene`.
+        Pseudo-counts in each row of workers' and groups' matrices, and of the class prior, as in :class:`DawidSkene`.
     max_iter, tol
-        Stop after so many passes, or when the objective changes by less than `tol` of itself.
+        Stop after `max_iter` iterations, or when the objective changes by less than `tol` of itself.
 
     Notes
     -----
@@ -270,8 +270,8 @@ def _a_vote_a_group(votes: Annotations, codes: Codes) -> Annotations:
 class GroupVote(_Grouped):
     """Majority vote of groups: each group of workers has one vote, which goes to the label most of its members gave.
 
-    Workers who copy from one another outvote nobody. A group that is divided divides its vote, and weighs as much as
-    the heaviest of its members; a worker in no group votes as in :class:`MajorityVote`.
+    Workers who copy from one another cannot outvote others. A group that is divided divides its vote, and weighs as
+    much as the heaviest of its members; a worker in no group votes as in :class:`MajorityVote`.
 
     Parameters
     ----------

@@ -87,7 +87,7 @@ class CrowdFit(ClassFit):
 
 
 class HierarchicalDawidSkene(Hierarchical):
-    """Dawid–Skene in which workers resemble each other, as much as the crowd says they do.
+    """Dawid–Skene in which workers resemble each other, to the degree estimated from the crowd.
 
     Row ``k`` of every worker's confusion matrix is drawn from one Dirichlet distribution, ``crowd_prior_[k]``, which is
     learned between the passes (Minka's fixed point on expected counts). A worker with few labels is taken to be like
@@ -97,22 +97,22 @@ class HierarchicalDawidSkene(Hierarchical):
     Parameters
     ----------
     class_pseudo_count
-        Imaginary tasks, spread evenly over the classes, or an (n_classes,) array.
+        Pseudo-counts of the class prior, spread evenly over the classes, or an (n_classes,) array.
     gold
         Known classes of some tasks, as in :class:`DawidSkene`.
     protected
         Most passes, from a start with one accuracy for all workers, in which a task keeps to the classes that a worker
         voted for; else a rare class, of which little is known, is taken over as a spare cluster for another.
     max_iter, tol
-        Stop after so many passes more, or when the penalized log-likelihood changes by less than `tol` of itself, which
-        ends the protected passes too. A few are enough. Where tasks have one or two votes, many do harm: judged by
-        posteriors that lean on the prior, workers look ever more alike, and the prior grows ever stronger. There is no
-        objective that both halves of a step improve, so `history_` is empty.
+        Stop after `max_iter` more iterations, or when the penalized log-likelihood changes by less than `tol` of
+        itself, which ends the protected passes too. A few are enough. Where tasks have one or two votes, many do harm:
+        judged by posteriors that lean on the prior, workers look ever more alike, and the prior grows ever stronger.
+        There is no objective that both halves of a step improve, so `history_` is empty.
 
     Notes
     -----
-    The E-step reads posterior means. One imaginary worker, with two right answers and one wrong one a class, keeps the
-    prior proper and means the same for any number of classes. Time per pass as :class:`DawidSkene`, and
+    The E-step reads posterior means. Pseudo-counts of one worker, two right answers and one wrong one per class, keeps
+    the prior proper and means the same for any number of classes. Time per pass as :class:`DawidSkene`, and
     O(workers · classes²) digamma functions; memory likewise.
 
     References
@@ -163,7 +163,7 @@ class HierarchicalMACE(Hierarchical):
     Parameters
     ----------
     strength
-        How many pseudo-counts a row's mean counts for; None to learn it, infinity for MACE itself.
+        Number of pseudo-counts by which the mean of a row counts; None to learn it, infinity for MACE itself.
     class_pseudo_count, gold, protected, max_iter, tol
         As in :class:`HierarchicalDawidSkene`.
 
@@ -211,12 +211,12 @@ class HierarchicalMACE(Hierarchical):
 
     @property
     def guesses_(self) -> Array:
-        """What a worker says who does not know, (n_workers, n_classes); rows sum to one."""
+        """Distribution of labels of a worker without knowledge, (n_workers, n_classes); rows sum to one."""
         return self._fitted().fit_as(GuessingFit).guesses
 
     @property
     def strength_(self) -> float:
-        """Imaginary labels that the mean of a row counts for."""
+        """Number of pseudo-counts that the mean of a row counts for."""
         return self._fitted().fit_as(GuessingFit).strength
 
     def _prior(self) -> tuple[str, float | None]:

@@ -39,7 +39,7 @@ class MACE(Aggregator):
     method
         ``"vb"``: variational Bayes, with the priors below. ``"em"``: expectation–maximization, with `smoothing`.
     competence_prior
-        Of ``"vb"``: imaginary tasks on which each worker knew, and spammed (a Beta prior).
+        Of ``"vb"``: pseudo-counts of tasks that each worker knew and spammed (a Beta prior).
     strategy_prior
         Of ``"vb"``: pseudo-counts with each label while spamming (a Dirichlet prior). Large numbers say that
         spammers answer evenly.
@@ -49,7 +49,7 @@ class MACE(Aggregator):
         Further runs from random starts; the best objective wins. The first run starts from workers who all know half of
         the time and spam evenly.
     max_iter, tol
-        Stop after so many passes, or when the objective changes by less than `tol` of itself.
+        Stop after `max_iter` iterations, or when the objective changes by less than `tol` of itself.
     seed
         Seed of the restarts, each of which has numbers of its own.
 
@@ -58,7 +58,7 @@ class MACE(Aggregator):
     competence_ : ndarray of shape (n_workers,)
         How probably each worker knows; of ``"vb"`` the posterior mean.
     spam_ : ndarray of shape (n_workers, n_classes)
-        What each worker says while spamming; rows sum to one.
+        Distribution of the labels of each worker while spamming; rows sum to one.
 
     Notes
     -----
@@ -173,7 +173,7 @@ class MACE(Aggregator):
 
     @property
     def spam_(self) -> Array:
-        """What each worker says while spamming, (n_workers, n_classes); rows sum to one."""
+        """Distribution of the labels of each worker while spamming, (n_workers, n_classes); rows sum to one."""
         spammed = self._spammed()
         total = spammed.sum(axis=1, keepdims=True)
         has_weight = total > 0
@@ -219,7 +219,7 @@ class GLAD(Aggregator):
     ability_mean, ease_mean
         Prior means, and where the iteration starts.
     max_iter, tol
-        Stop after so many passes, or when the objective changes by less than `tol` of itself.
+        Stop after `max_iter` iterations, or when the objective changes by less than `tol` of itself.
 
     Attributes
     ----------
@@ -259,7 +259,7 @@ class GLAD(Aggregator):
     """
 
     _fit_type: ClassVar[type[Fit]] = GLADFit
-    _skipped_checks: ClassVar[Mapping[str, str]] = {"predict_repeats_fit": "prediction finds the eases of tasks anew"}
+    _skipped_checks: ClassVar[Mapping[str, str]] = {"predict_repeats_fit": "prediction estimates the task eases again"}
 
     def __init__(
         self,

@@ -45,7 +45,8 @@ class MaxMarginVote(Aggregator):
     margin
         How far ahead an answer should be.
     max_iter, tol
-        Stop after so many passes, or when the objective changes by less than `tol` of itself and its dual is as near.
+        Stop after `max_iter` iterations, or when the objective changes by less than `tol` of itself and its dual is as
+        near.
 
     Attributes
     ----------
@@ -177,7 +178,7 @@ class CrowdSVM(Aggregator):
     variance
         Variance of the weights' normal prior, with mean 0.
     pseudo_count
-        Imaginary labels in every cell of every confusion matrix (the Dirichlet prior).
+        Pseudo-counts in every cell of every confusion matrix (the Dirichlet prior).
     draws, burn_in
         Sweeps of the Gibbs sampler that are averaged, and those before them that are not.
     seed

@@ -35,7 +35,7 @@ class MinimaxFit(ClassFit):
 class MinimaxEntropy(Aggregator):
     """Minimax conditional entropy: a confusion matrix for each worker, and one for each task.
 
-    Worker ``m`` says ``l`` on task ``n`` of class ``c`` with a probability proportional to
+    Worker ``m`` answers ``l`` on task ``n`` of class ``c`` with a probability proportional to
     ``exp(tau_[n, c, l] + sigma_[m, c, l])``. Of all distributions that confuse classes as much as each worker, and each
     task, was seen to do, this is the one of greatest entropy; classes are chosen so that this entropy is least. A task
     that misleads all workers towards the same wrong class is the task's fault here, and not held against the workers.
@@ -44,7 +44,7 @@ class MinimaxEntropy(Aggregator):
     ----------
     ordinal
         Whether classes are ordered, as in the votes' ``classes``. Matrices are then sums over the places between two
-        neighbouring classes of four numbers each (truth and label below the place or not), so that near classes are
+        neighboring classes of four numbers each (truth and label below the place or not), so that near classes are
         confused sooner than far ones: 4 · (classes - 1) numbers instead of classes².
     worker_penalty
         What half a square of ``sigma_`` costs (where classes are ordered: of the numbers it is a sum of); None for
@@ -54,7 +54,7 @@ class MinimaxEntropy(Aggregator):
         task, which has fewer labels to learn from, is held back more. Both are as in the demonstration that the authors
         publish with their code, where cross-validation may also choose another factor than 0.25, up to 4.
     max_iter, tol
-        Stop after so many passes, or when the objective changes by less than `tol` of itself.
+        Stop after `max_iter` iterations, or when the objective changes by less than `tol` of itself.
 
     Attributes
     ----------
@@ -97,7 +97,9 @@ class MinimaxEntropy(Aggregator):
     """
 
     _fit_type: ClassVar[type[Fit]] = MinimaxFit
-    _skipped_checks: ClassVar[Mapping[str, str]] = {"predict_repeats_fit": "prediction finds the numbers of tasks anew"}
+    _skipped_checks: ClassVar[Mapping[str, str]] = {
+        "predict_repeats_fit": "prediction estimates the task numbers again"
+    }
 
     def __init__(
         self,

@@ -49,9 +49,9 @@ class OnlineDawidSkene(Aggregator):
 
     :meth:`partial_fit` takes a batch: posteriors of its tasks under what is known of the workers, then expected
     counts, which are mixed into the running averages of the workers who answered, then both again, `rounds` times.
-    New tasks, workers and classes may appear in any batch. After n answers, the next one moves a worker's average by
-    (n + 1) to the power of -`kappa`; nobody's moves while others answer. The average stands for as many answers as
-    its weights are worth (Kish's effective number), beside `pseudo_count`.
+    New tasks, workers and classes may appear in any batch. After n answers, the next one moves its worker's average by
+    (n + 1) to the power of -`kappa`, and no other average. The average stands for as many answers as
+    its weights are worth (Kish's effective number), in addition to `pseudo_count`.
 
     Results are of the latest batch (`labels_`, `posterior_`, `tasks_`) and of all workers seen so far (`workers_`,
     `confusion_`, in the order in which they appeared). Tasks of the past are not kept; :meth:`predict_proba` answers
@@ -71,9 +71,9 @@ class OnlineDawidSkene(Aggregator):
     rounds
         How often a batch is looked at: as often as EM would go through a log to settle.
     pseudo_count
-        Imaginary labels in each row of each confusion matrix, as in :class:`DawidSkene`, but no array.
+        Pseudo-counts in each row of each confusion matrix, as in :class:`DawidSkene`, but no array.
     class_pseudo_count
-        Imaginary tasks, spread evenly over the classes.
+        Pseudo-counts of the class prior, spread evenly over the classes.
     recent
         How many of the latest tasks to remember, at 8 bytes per class and their names; 0 for none.
     batch_size
@@ -282,7 +282,7 @@ class _Running:
         return result["posterior"] if revisited is None else revisited.posterior
 
     def _mixing(self, seen: Array, answers: Array) -> Array:
-        """What is left of the past after so many more answers, (n,)."""
+        """Remaining weight of the past after a number of further answers, (n,)."""
         return fading(seen, seen + answers, self._model.kappa, self._model.forget)
 
     def _remember(self, tasks: Names, known: npt.NDArray[np.int64], posterior: Array) -> None:
@@ -309,7 +309,7 @@ class _Running:
 
 
 class RunningAverages(LazyConfusion):
-    """Confusion matrices of running averages and the squares of their weights, with so many pseudo-counts."""
+    """Confusion matrices of running averages and the squares of their weights, with pseudo-counts."""
 
     def __init__(self, counts: Array, squares: Array, pseudo_count: float | tuple[float, float]) -> None:
         super().__init__(*counts.shape[:2])

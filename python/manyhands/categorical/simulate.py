@@ -29,7 +29,7 @@ ArrayNames: TypeAlias = npt.NDArray[Any]
 
 #: The sizes that the core's codes can hold.
 _LARGEST = {"n_tasks": 2**32 - 1, "n_workers": 2**32 - 2, "n_classes": 2**16 - 1}
-#: Sizes of a log for which nothing says otherwise.
+#: Default sizes of a log.
 _DEFAULT = {"n_tasks": 200, "n_workers": 20, "n_classes": 3}
 
 #: What the core takes for "no group".
@@ -47,7 +47,7 @@ class CategoricalSimulation(Simulation):
     truth : ndarray of shape (n_tasks,)
         The class of each task, aligned with ``log.tasks`` and named as in ``log.classes``.
     confusion : ndarray of shape (n_workers, n_classes, n_classes)
-        ``confusion[m, k, l]`` is the probability that worker ``m`` says ``l`` where the truth is ``k``,
+        ``confusion[m, k, l]`` is the probability that worker ``m`` answers ``l`` where the truth is ``k``,
         aligned with ``log.workers`` and ``log.classes``; colluders' copying is included.
     prior : ndarray of shape (n_classes,)
         The class probabilities the truth was drawn from, or the class frequencies of a truth that was given.
@@ -127,7 +127,7 @@ def simulate(
         uniformly for each task. By default 5, or all workers if there are fewer.
     density
         In place of ``labels_per_task``, the probability that a worker labels a task, of every pair of them
-        independently; or one probability a worker.
+        independently; or one probability per worker.
     pairs
         In place of ``labels_per_task``, exactly who labels what: the tasks and the workers of the
         annotations, as numbers from 0. A pair named twice is labeled twice.
@@ -140,7 +140,7 @@ def simulate(
     truth : array-like of shape (n_tasks,), optional
         The classes, if they are not to be drawn: class numbers from 0, or names.
     groups : array-like of shape (n_workers,), optional
-        Who colludes with whom: the same number for the workers of a group, -1 for none. By default all
+        Colluding groups: the same number for the workers of a group, -1 for none. By default all
         workers of the crowd ``"colluders"`` are one group.
     copying
         The probability that a member of a group gives the group's answer, which is drawn once a task from the
@@ -324,7 +324,7 @@ def _length(array: npt.NDArray[Any] | None) -> int | None:
 
 
 def _size(name: str, asked: int | None, found: int | None) -> int:
-    """Return a size that is asked for, found in another argument, or both; the default if neither says it."""
+    """Return a size that is asked for, found in another argument, or both; the default if neither specifies it."""
     if asked is None:
         asked = _DEFAULT[name] if found is None else found
     size = _whole(name, asked, 1, _LARGEST[name])

@@ -18,7 +18,7 @@ from manyhands.categorical._priors import class_pseudo, row_pseudo
 from manyhands.categorical.base import Aggregator, ClassFit
 from manyhands.categorical.table import Annotations
 
-#: Imaginary workers of either kind: one spammer, one who is none.
+#: Pseudo-counts of workers of either kind: one spammer, one who is none.
 _PRIOR_WORKERS = 1.0
 
 
@@ -30,9 +30,9 @@ class SpammerFit(ClassFit):
 
 
 class SpammerEliminatingDawidSkene(Aggregator):
-    """Dawid–Skene in which each worker is a spammer or not, as the evidence says.
+    """Dawid–Skene in which each worker is a spammer or not, according to the evidence.
 
-    A worker is a spammer with a probability that all share, and then says label ``l`` with a probability that does not
+    A worker is a spammer with a probability that all share, and then gives label ``l`` with a probability that does not
     depend on the class; or else has a confusion matrix as in :class:`DawidSkene`. In each pass the evidence of either,
     with shares and matrix summed out, is weighed on the answers that the present posteriors lead to expect. A spammer's
     answers do not move any posterior, and so leave the fusion.
@@ -43,9 +43,9 @@ class SpammerEliminatingDawidSkene(Aggregator):
         Parameters of the Dirichlet prior of a row, as in :class:`BayesianDawidSkene`, all positive. A spammer's label
         shares have their mean over the classes as a prior.
     class_pseudo_count
-        Imaginary tasks, spread evenly over the classes, or an (n_classes,) array.
+        Pseudo-counts of the class prior, spread evenly over the classes, or an (n_classes,) array.
     max_iter, tol
-        Stop after so many passes, or when no probability of a confusion matrix moves by more than `tol`.
+        Stop after `max_iter` iterations, or when no probability of a confusion matrix moves by more than `tol`.
 
     Attributes
     ----------

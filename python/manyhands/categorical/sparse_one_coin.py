@@ -34,7 +34,7 @@ class SparseFit(ClassFit):
 
 
 class SparseOneCoin(Aggregator):
-    """Dawid–Skene with one accuracy a worker, for thousands of classes: memory and time are those of the labels given.
+    """Dawid–Skene with one accuracy per worker, for thousands of classes: cost scales with the labels given.
 
     The model is that of ``DawidSkene(model="one-coin")``, and so are the steps of EM, without approximation: a worker
     is right with one probability, and errs towards all other classes alike, so a label speaks for the class it names
@@ -51,12 +51,12 @@ class SparseOneCoin(Aggregator):
         Where to start: ``"majority"`` (the majority class, divided among classes that tie) or ``"shares"`` (vote
         shares).
     pseudo_count
-        Imaginary answers of each worker, as a pair ``(right, wrong)``: a Beta prior. `DawidSkene`, which takes them
+        Pseudo-counts of each worker, as a pair ``(right, wrong)``: a Beta prior. `DawidSkene`, which takes them
         for each of K rows, means the same by ``(right / K, wrong / K)``.
     class_pseudo_count
-        Imaginary tasks, spread evenly over the classes.
+        Pseudo-counts of the class prior, spread evenly over the classes.
     max_iter, tol
-        Stop after so many passes, or when the objective changes by less than `tol` of itself.
+        Stop after `max_iter` iterations, or when the objective changes by less than `tol` of itself.
 
     Notes
     -----

@@ -80,7 +80,7 @@ def experts(
     n_classes
         How many classes there are.
     expertise
-        ``"high"``: five seniors who are sure of most classes but mix up neighbouring ones (0 and 1, 2 and 3, …) in ways
+        ``"high"``: five seniors who are sure of most classes but mix up neighboring ones (0 and 1, 2 and 3, …) in ways
         of their own. ``"low"``: ten seniors who are right a tenth more often than by chance.
     mistakes
         ``"independent"``: seniors only; ``"naive"``: with juniors who always say class 0, five or fifteen;
@@ -122,7 +122,7 @@ def experts(
 
 
 def _high(n_classes: int, source: str | None) -> Floats:
-    """Five seniors who mix up neighbouring classes."""
+    """Five seniors who mix up neighboring classes."""
     if n_classes == 2:
         return np.stack([np.array([[a, 1 - a], [1 - b, b]]) for a, b in _BINARY[source or "dogs-vs-cats"]])
     confusion = np.repeat(np.eye(n_classes)[None], 5, axis=0)

@@ -38,12 +38,12 @@ class Annotations(Answers):
     Names are kept in sorted order, rows in task order and by worker within a task: the same annotations give
     the same table, whatever order and frame library they came in.
 
-    A worker's second answer to the same task is kept and counts as another vote, unless `repeats` says
+    A worker's second answer to the same task is kept and counts as another vote, unless `repeats` specifies
     otherwise. Rows without a label (null, NaN, empty text) are set aside with a warning, or rejected with
     ``missing="error"``; tasks that lose all their rows that way are listed in :attr:`unlabelled`.
 
-    Labels that say nothing of the class ("don't know") are abstentions if `abstain` names them: they can be said
-    but are never true. They are among :attr:`labels`, not :attr:`classes`. `DawidSkene` with full matrices learns
+    Labels that carry no information of the class ("don't know") are abstentions if `abstain` names them: they can be
+    said but are never true. They are among :attr:`labels`, not :attr:`classes`. `DawidSkene` with full matrices learns
     from who abstains when; all else takes them as missing (:meth:`without_abstentions`).
 
     Classes may have an order, `ordered`: grades, say. :func:`manyhands.aggregate` then chooses a method of
@@ -332,7 +332,7 @@ class Annotations(Answers):
     ) -> Self:
         """Build a table from a (tasks × workers) matrix of labels with `missing` where there is none.
 
-        None, NaN, empty text and masked entries are no labels either. Tasks without labels are listed in
+        None, NaN, empty text and masked entries are not labels either. Tasks without labels are listed in
         :attr:`unlabelled`.
 
         Workers are named by the columns of a frame, and tasks by the index of a pandas frame or by the column `task`;

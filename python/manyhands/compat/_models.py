@@ -49,7 +49,7 @@ class MACE(LabelTwin):
     spamming_ : ndarray of shape (n_workers, 2)
         How probably each worker spams and knows; workers in sorted order.
     thetas_ : ndarray of shape (n_workers, n_labels)
-        What each worker says while spamming; workers and labels in sorted order.
+        Distribution of the labels of each worker while spamming; workers and labels in sorted order.
 
     Notes
     -----

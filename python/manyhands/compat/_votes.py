@@ -261,7 +261,7 @@ class GoldMajorityVote(SkillTwin):
         known_tasks, right_classes = find(log.tasks, truth.index), find(log.classes, truth)
         tasks, workers, labels = (column.astype(np.int64) for column in log.votes.codes())
         k = log.votes.n_classes
-        # A class that no worker named is no worker's right answer.
+        # A class that no worker named is not a worker's right answer.
         right = np.isin(
             tasks * k + labels, (known_tasks * k + right_classes)[(known_tasks >= 0) & (right_classes >= 0)]
         )

@@ -178,7 +178,7 @@ class Thresholds:
     Made by :meth:`fit` on scores of cases like those to come; unseen cases keep the shares up to the error of a sample,
     about ``1 / sqrt(n)`` of each of the two sets.
 
-    Scores that are equal, as where a gate knows few values, cannot be distinguished by offsets. So each score gets a
+    Scores that are equal, as where a router knows few values, cannot be distinguished by offsets. So each score gets a
     little noise, a fixed function of the case, the option and the seed, of at most `tie`: the offsets then draw between
     equals in the right proportion, and the same case is decided the same way every time.
 
@@ -286,7 +286,7 @@ def _noise(cases: npt.NDArray[Any], n_options: int, seed: int) -> Floats:
 
 
 def _scramble(words: Words) -> Words:
-    """Spread any change of a word over all its bits (the finaliser of SplitMix64)."""
+    """Spread any change of a word over all its bits (the finalizer of SplitMix64)."""
     words = (words ^ (words >> np.uint64(30))) * _FIRST
     words = (words ^ (words >> np.uint64(27))) * _SECOND
     return words ^ (words >> np.uint64(31))

@@ -35,7 +35,7 @@ class CaseData(CrowdData):
 
 
 def expert_votes(votes: Any) -> Annotations:
-    """The experts' answers as a table; that some cases have none is no matter for a warning here."""
+    """The experts' answers as a table; that some cases have none is not a matter for a warning here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)
         table = as_votes(votes)

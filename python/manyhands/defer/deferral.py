@@ -1,4 +1,4 @@
-"""What all ways to defer share: the classifier, the gate, who decides what, and the accuracy of the whole."""
+"""What all ways to defer share: the classifier, the router, who decides what, and the accuracy of the whole."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Views(NamedTuple):
 
     #: Logits of the classes, (n, n_classes).
     classes: Tensor
-    #: Logits of the gate: of the options, or of the experts alone.
+    #: Logits of the router: of the options, or of the experts alone.
     gate: Tensor
     #: Log-probabilities of experts' answers, (n, n_experts, n_classes), where a method has models of experts.
     experts: Tensor | None = None
@@ -66,7 +66,7 @@ class Deferral(CrowdNetworkEstimator):
     Parameters
     ----------
     classifier
-        Any ``nn.Module`` that returns one logit a class.
+        Any ``nn.Module`` that returns one logit per class.
     gate
         One that returns a logit for each option. None for one like the classifier with a last layer of its own;
         ``"stacked"`` for a small network on the classifier's features and class probabilities, which learns from fewer
@@ -144,12 +144,12 @@ class Deferral(CrowdNetworkEstimator):
         self._expert_accuracy = torch.from_numpy(diagonals.copy()).float().to(self._on)
 
     def _gate_parts(self, data: CrowdData) -> dict[str, nn.Module]:
-        """The gate, which has a logit for each option."""
+        """The router, which has a logit for each option."""
         return {"gate": make_gate(self.gate, self.classifier, data, self._expert_accuracy, self._n_gate)}
 
     @property
     def _n_gate(self) -> int:
-        """How many logits the gate has."""
+        """How many logits the router has."""
         return len(self._workers) + 1
 
     def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
@@ -180,7 +180,7 @@ class Deferral(CrowdNetworkEstimator):
         return checked_logits(logits, len(self._classes), "the classifier must return one logit per class")
 
     def _checked_gate(self, logits: Tensor) -> Tensor:
-        what = f"the gate must return a logit for each of {len(self._workers)} experts"
+        what = f"the router must return a logit for each of {len(self._workers)} experts"
         if self._n_gate > len(self._workers):
             what += " and one for the classifier, which is the last"
         return checked_logits(logits, self._n_gate, what)
@@ -222,7 +222,7 @@ class Deferral(CrowdNetworkEstimator):
         self._calibration = self._assess_some(data.features, data.rows[self._to_judge_by(data)])
 
     def _to_judge_by(self, data: CrowdData) -> Tensor:
-        """Held-out cases, where there are some: on those that were trained on the gate is too sure of itself."""
+        """Held-out cases, where there are some: on those that were trained on the router is too sure of itself."""
         return self._held_out if len(self._held_out) else data.samples
 
     def _assess(self, features: Features, rows: Tensor) -> _Assessment:
@@ -301,7 +301,7 @@ class Deferral(CrowdNetworkEstimator):
     def defer_proba(self, X: Any) -> Array:
         """How well each option suits each case, (n, n_experts + 1): experts first, the classifier last.
 
-        Rows sum to one. Of methods with a gate these are its probabilities, of others a softmax of their scores.
+        Rows sum to one. Of methods with a router these are its probabilities, of others a softmax of their scores.
         """
         return softmax_rows(self._of_views(X, self._scores))
 
@@ -433,7 +433,7 @@ class Deferral(CrowdNetworkEstimator):
         """The trained gate, in evaluation mode."""
         parts = self._fitted()
         if "gate" not in parts:
-            raise AttributeError(f"{type(self).__name__} has no gate; it decides by expected_accuracy")
+            raise AttributeError(f"{type(self).__name__} has no router; it decides by expected_accuracy")
         return parts["gate"]
 
 
@@ -465,7 +465,7 @@ class _Answers:
         order = np.argsort(key)
         self._key = key[order]
         self._label = model._classes.match(answers.classes)[answers.labels[keep]][order]
-        # An answer that is no class of the model is still an answer: a wrong one.
+        # An answer that is not a class of the model is still an answer: a wrong one.
         self._label[self._label < 0] = len(model._classes)
 
     def of(self, who: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

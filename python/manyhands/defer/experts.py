@@ -148,7 +148,7 @@ def group_experts(accuracy: Array, n_groups: int) -> npt.NDArray[np.int64]:
         group = nearest
         for code in np.unique(group):
             centres[code] = accuracy[group == code].mean(axis=0)
-    # Groups that lost all their members are no networks.
+    # Groups that lost all experts have no network.
     return np.unique(group, return_inverse=True)[1]
 
 

@@ -24,7 +24,7 @@ _LEAST = 1e-6
 
 
 def check_networks(classifier: Any, gate: Any) -> None:
-    """Raise for what is no classifier, and what is no gate."""
+    """Raise for a module that is not a classifier or not a router."""
     if not isinstance(classifier, nn.Module):
         raise TypeError(f"classifier must be a torch nn.Module that returns logits, not {type(classifier).__name__}")
     if not (gate is None or gate in ("stacked", "anchored") or isinstance(gate, nn.Module)):
@@ -33,7 +33,7 @@ def check_networks(classifier: Any, gate: Any) -> None:
 
 
 def make_gate(gate: Gate, classifier: nn.Module, data: CrowdData, accuracy: Tensor, n_outputs: int) -> nn.Module:
-    """A copy of the gate given, one on what the classifier knows, or one like the classifier.
+    """A copy of the router given, one on what the classifier knows, or one like the classifier.
 
     `accuracy` is that of each expert in each class, (n_experts, n_classes).
     """
@@ -52,7 +52,7 @@ def make_gate(gate: Gate, classifier: nn.Module, data: CrowdData, accuracy: Tens
 class StackedGate(nn.Module):
     """A small network on what the classifier makes of a case: its features, and what it thinks of the classes.
 
-    A gate of its own learns only from who was right, a bit a case. This one starts from what the classifier learned
+    A router of its own learns only from who was right, a bit a case. This one starts from what the classifier learned
     from the classes, and the classifier learns nothing from it.
     """
 

@@ -31,7 +31,7 @@ _WEAK, _STRONG, _LEFT_OUT = 0.1, 0.3, 0.2
 
 
 def jitter(x: Any) -> Any:
-    """The weak augmentation where none is given: a little noise on features; what are no numbers stays as it is."""
+    """The weak augmentation where none is given: a little noise on features; what are not numbers stays as it is."""
     return _noisy(x, _WEAK)
 
 

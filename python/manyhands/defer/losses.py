@@ -40,7 +40,7 @@ def posterior(log_gate: Tensor, log_evidence: Tensor) -> Tensor:
 
 
 def gate_loss(gate: Tensor, target: Tensor, options: Tensor | None = None) -> Tensor:
-    """Cross-entropy of the gate with the posterior of the option, (n,): what the M-step makes small.
+    """Cross-entropy of the router with the posterior of the option, (n,): what the M-step makes small.
 
     `gate` is (n, n_experts + 1) logits, `target` the posterior. `options`, of the same shape, says who is an option in
     each case (Nguyen et al. 2025, Eq. 15): the others are left out of the softmax and of the posterior, which keeps the
@@ -197,7 +197,7 @@ def realizable(classes: Tensor, experts: Tensor, answers: Tensor, truth: Tensor,
 
 
 def mixture_loss(classes: Tensor, gate: Tensor, answers: Tensor, truth: Tensor, cost: Tensor) -> Tensor:
-    """Expected loss of the option that the gate draws (Madras et al. 2018), (n,).
+    """Expected loss of the option that the router draws (Madras et al. 2018), (n,).
 
     The classifier's loss is its cross-entropy, an expert's 0 or 1 and the `cost` of asking them, (n_experts,);
     `gate` is (n, n_experts + 1) logits, of which experts who gave no answer are left out.

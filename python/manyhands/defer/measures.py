@@ -167,7 +167,7 @@ def coverage_accuracy(
     Parameters
     ----------
     scores : array of shape (n, n_options)
-        What the gate thinks of each option; the classifier is last.
+        What the router thinks of each option; the classifier is last.
     correct : array of shape (n, n_options)
         See :func:`correctness`.
     lower, upper : array of shape (n_experts,), a number for all experts, or None

@@ -24,7 +24,7 @@ _SMOOTHING = 0.01
 
 
 class MixtureOfExperts(Deferral):
-    """Mixture of experts: the expected loss of the option that the gate draws is minimized as it is.
+    """Mixture of experts: the expected loss of the option that the router draws is minimized as it is.
 
     The classifier learns most from the cases that it is likely to be given.
 
@@ -68,7 +68,7 @@ class Triage(Deferral):
     """Differentiable triage: cases go where the loss is least, the classifier learns from those left to it.
 
     Before each epoch the training cases are divided again: an expert takes those in which the classifier's loss exceeds
-    theirs by most, as far as the coverage allows. The gate learns this division.
+    theirs by most, as far as the coverage allows. The router learns this division.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class Triage(Deferral):
 
     Notes
     -----
-    Only experts who answered a case can take it, and the gate compares only those. Time per epoch: two networks, and
+    Only experts who answered a case can take it, and the router compares only those. Time per epoch: two networks, and
     the classifier's prediction of all cases.
 
     References

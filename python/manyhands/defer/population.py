@@ -31,7 +31,7 @@ _LEAST = 1e-4
 
 
 class Known(NamedTuple):
-    """What sets of answers tell of experts."""
+    """Information about experts in sets of answers."""
 
     #: Accuracy in each class, (n_experts, n_classes), shrunk to that of all experts.
     accuracy: Tensor
@@ -44,7 +44,7 @@ class SetEncoder(nn.Module):
 
     An element is what the classifier makes of the case, its true class, the answer, and the class if they are the same;
     small networks make an embedding of the mean element. Right answers are counted in each class next to that, and with
-    so many pseudo-counts of the average expert as is learned to be best, they are the expert's accuracy.
+    the learned number of pseudo-counts of the average expert, they are the expert's accuracy.
     """
 
     average: Tensor
@@ -204,7 +204,7 @@ class SetDeferral(Deferral):
             return _standardize(run(split(self._network)[0], x))
 
     def _forward(self, x: Any) -> Views:
-        """In training, features take the place of the gate: its logits depend on the sets that are drawn."""
+        """In training, features take the place of the router: its logits depend on the sets that are drawn."""
         if not self._parts_or_fail().training:
             return self._views(x)
         features, classes = self._features_and_classes(x)
@@ -305,7 +305,7 @@ class SetDeferral(Deferral):
         Parameters
         ----------
         X, y, votes, tasks
-            As of ``fit``: ten to fifty answers an expert tell much. Experts of this team are rejected.
+            As of ``fit``: ten to fifty answers per expert suffice. Experts of this team are rejected.
 
         Returns
         -------

@@ -58,7 +58,7 @@ class _Inferred(NamedTuple):
 
 
 class EMDeferral(PresentSkill):
-    """Base of the methods with a gate that learns from posteriors of the option, which keep a workload.
+    """Base of the methods with a router that learns from posteriors of the option, which keep a workload.
 
     A subclass gives the posterior of a batch. The classifier learns from the truth in all cases.
     """
@@ -126,7 +126,7 @@ class EMDeferral(PresentSkill):
         """Log-posterior of the option, (n, n_experts + 1), and posterior answers, (n, n_experts, n_classes)."""
 
     def _options(self, batch: Batch) -> Tensor | None:
-        """Who the gate may choose in each case, (n, n_experts + 1); None if it is every expert in every case."""
+        """Who the router may choose in each case, (n, n_experts + 1); None if it is every expert in every case."""
         return None
 
     def _loss(self, batch: Batch, views: Views) -> Tensor:
@@ -157,7 +157,7 @@ class EMDeferral(PresentSkill):
         return charge_costs(log_option, torch.from_numpy(self._cost).to(log_option)) if self._cost.any() else log_option
 
     def _penalty(self, views: Views) -> Tensor | float:
-        """What it costs the gate to miss the shares asked for, where it is a matter of cost."""
+        """What it costs the router to miss the shares asked for, where it is a matter of cost."""
         if self.constraint not in _PENALTIES or self._bounds is None:
             return 0.0
         lower, upper = (torch.from_numpy(bound).to(views.gate) for bound in self._share_bounds())
@@ -184,7 +184,7 @@ class EMDeferral(PresentSkill):
     def _constrained(self, batch: Batch, log_option: Tensor, options: Tensor | None) -> Tensor:
         """The posterior nearest to the given one whose mean keeps the workload, (n, n_experts + 1).
 
-        It is the mean over cases that leave the gate a choice: the others teach it nothing, whatever stands here.
+        It is the mean over cases that leave the router a choice: the others teach it nothing, whatever stands here.
         """
         if self._bounds is None or self.constraint in _PENALTIES:
             return log_option.exp()
@@ -234,7 +234,7 @@ class EMDeferral(PresentSkill):
             self._warn_of_missed_shares()
 
     def _warn_of_missed_shares(self) -> None:
-        """Warn where a penalty left the gate far from the shares asked for."""
+        """Warn where a penalty left the router far from the shares asked for."""
         lower, upper = self._share_bounds()
         shares = torch.softmax(torch.from_numpy(self._calibration["gate"]), dim=1).mean(dim=0).numpy()
         missed = np.abs(shares - np.clip(shares, lower, upper))
@@ -244,8 +244,8 @@ class EMDeferral(PresentSkill):
             name = "the classifier" if option == len(experts) else f"expert {experts[option]!r}"
             bounds = "–".join(f"{bound:.2f}" for bound in sorted({lower[option], upper[option]}))
             warn_of_convergence(
-                f"constraint={self.constraint!r}: the gate gives {name} a share of {shares[option]:.2f}, and {bounds} "
-                "was asked for; lower lr, or keep the workload by a projection (constraint='running')"
+                f"constraint={self.constraint!r}: the router gives {name} a share of {shares[option]:.2f}, and "
+                f"{bounds} was asked for; lower lr, or keep the workload by a projection (constraint='running')"
             )
 
     def _state(self) -> dict[str, Tensor]:
@@ -267,9 +267,9 @@ def _probabilities(log_option: Tensor) -> Tensor:
 
 
 class NaiveDeferral(EMDeferral):
-    """Learning to defer among those who answered: an expert who gave no answer to a case is no option for it.
+    """Learning to defer among those who answered: an expert who gave no answer to a case is not an option for it.
 
-    The gate learns from each case how those who answered it compare with one another and with the classifier. Without
+    The router learns from each case how those who answered it compare with one another and with the classifier. Without
     missing answers this is the standard method, and `ProbabilisticDeferral` the same.
 
     Parameters
@@ -278,12 +278,12 @@ class NaiveDeferral(EMDeferral):
         See :class:`~manyhands.defer.Deferral`.
     unanswered
         What an expert who gave no answer to a case is in it. ``"left-out"``: no option, neither for the posterior of
-        who should answer nor for the gate that learns from it; a case nobody answered teaches the gate nothing.
-        ``"wrong"``: one who could not have been right, so that every answer not given turns the gate to the classifier
-        and to those who did answer.
+        who should answer nor for the router that learns from it; a case without answers teaches the router nothing.
+        ``"wrong"``: one who could not have been right, so that every answer not given turns the router to the
+        classifier and to those who did answer.
     constraint
         Over which cases the workload is kept while training: each ``"batch"``, the latest ones (``"running"``), or
-        all of them, once an ``"epoch"``. Cases nobody answered are not among them, unless `unanswered` is ``"wrong"``.
+        all of them, once an ``"epoch"``. Cases without answers are not among them, unless `unanswered` is ``"wrong"``.
     penalty
         Weight of ``constraint="penalty"``: no projection, but the squares by which the gate's mean probabilities of a
         batch miss the shares are added to the loss. None for 10. ``constraint="case-penalty"`` adds the mean of the
@@ -304,11 +304,11 @@ class NaiveDeferral(EMDeferral):
 
     Notes
     -----
-    What keeps the workload while training is the choice among those who answered, and the gate chooses among all: where
-    many answers are missing it leaves the classifier less than its share by itself. Decisions by capacity or by
+    What keeps the workload while training is the choice among those who answered, and the router chooses among all:
+    where many answers are missing it leaves the classifier less than its share by itself. Decisions by capacity or by
     threshold keep it all the same.
 
-    Time per epoch O(cases · experts) beside two networks; ``constraint="epoch"`` keeps cases × options numbers.
+    Time per epoch O(cases · experts) in addition to two networks; ``constraint="epoch"`` keeps cases × options numbers.
 
     References
     ----------
@@ -353,7 +353,7 @@ class NaiveDeferral(EMDeferral):
 
 
 class ProbabilisticDeferral(EMDeferral):
-    """Probabilistic learning to defer: answers that experts did not give are inferred while the gate is learned.
+    """Probabilistic learning to defer: answers that experts did not give are inferred while the router is learned.
 
     Each expert has a model of what they would answer. The E-step infers who should take a case and what the answers
     not given were, the workload is kept by an I-projection, and gate, classifier and experts' models learn from that.
@@ -372,8 +372,8 @@ class ProbabilisticDeferral(EMDeferral):
     inference
         The E-step: ``"exact"``, which sums missing answers out, or ``"mean-field"``, as in the text of the paper. The
         mean field judges the classifier by the probability of the truth, but experts who did not answer by its expected
-        logarithm, so that those whom the gate prefers little die out. ``"mean-field-released"``, as in the code of the
-        authors, takes the expectation for the classifier too, and then it is the experts who gain.
+        logarithm, so that those whom the router prefers little die out. ``"mean-field-released"``, as in the code of
+        the authors, takes the expectation for the classifier too, and then it is the experts who gain.
     n_iter
         Fixed-point steps of the mean field.
     constraint

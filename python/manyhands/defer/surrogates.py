@@ -21,7 +21,7 @@ from manyhands.defer.gate import Gate
 class SurrogateDeferral(Deferral):
     """Base of the surrogates: a logit for each class and for each expert, of which the greatest decides.
 
-    Where no gate is given, experts have a layer of their own on the classifier's features, as in the papers.
+    Where no router is given, experts have a layer of their own on the classifier's features, as in the papers.
     """
 
     @property

@@ -65,7 +65,7 @@ def sweep(
     between
         Least and greatest cost to try; their middle is tried first.
     tolerance, max_fits
-        Stop when the coverage is missed by no more than this, or after so many trainings, with a warning.
+        Stop when the coverage is missed by no more than this, or after `max_fits` trainings, with a warning.
 
     Returns
     -------
@@ -73,7 +73,7 @@ def sweep(
 
     Notes
     -----
-    More cost should mean more coverage, but a gate learned by gradients need not follow: the result is the nearest of
+    More cost should mean more coverage, but a router learned by gradients need not follow: the result is the nearest of
     all that were tried. Costs at most `max_fits` trainings.
 
     References

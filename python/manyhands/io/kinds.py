@@ -94,7 +94,7 @@ def check_inferred(table: Records, names: Sequence[str], named: Mapping[str, Any
     Parameters
     ----------
     table
-        The table, whose kind nobody named.
+        The table, whose kind was inferred.
     names
         The columns of the log.
     named

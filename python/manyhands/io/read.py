@@ -119,7 +119,7 @@ def read(
         A directory for a log of classes that does not fit in memory: it is encoded there in shards, about 5 bytes an
         annotation next to the names of the tasks, and the table that comes back stays on disk. What goes through
         annotations shard by shard takes it as any other (the default, votes, Dawid–Skene and its Bayesian and
-        hierarchical kin, agreement); all else raises an error before it starts. A directory that holds these files
+        related models, agreement); all else raises an error before it starts. A directory that holds these files
         already, read with the same settings, is opened. Needs DuckDB, the extra ``scale``.
     memory
         What encoding out of core may take, next to the names of workers and labels, such as ``"4GB"``.
@@ -525,7 +525,7 @@ def _with_advice(error: MissingColumnError, table: pa.Table) -> MissingColumnErr
 
 
 def _reject_dates(source: Source, start: str | None) -> None:
-    """Reject a table of documents in which starts are dates or times, by its first row: its rows are no spans."""
+    """Reject a table of documents in which starts are dates or times, by its first row: its rows are not spans."""
     if start is None or start not in column_names(source) or source.kind == "parquet":
         return
     values = next((batch.column(0).drop_null() for batch in batches(source, [start])), None)

@@ -23,7 +23,7 @@ def read_beside(
     numbers: Sequence[str] = (),
     layout: Layout | None = None,
 ) -> tuple[npt.NDArray[Any], dict[str, Any]]:
-    """Read what a CSV or Parquet file says of tasks or workers.
+    """Read columns about tasks or workers from a CSV or Parquet file.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Measures of soft labels against what people said, with their disagreement."""
+"""Measures of soft labels against answers of people, with their disagreement."""
 
 from __future__ import annotations
 

@@ -82,10 +82,11 @@ class Blocks:
 
 
 def told_by(known: Array, joint: Array) -> Array:
-    """Confusion matrices of workers from what they say beside one whose confusion matrix is known.
+    """Confusion matrices of workers from joint answers with one whose confusion matrix is known.
 
-    Where a worker says ``l``, the known worker's answers are a mixture of the rows of `known`, with the probabilities
-    of the classes given ``l`` as shares: least squares on the simplex finds them, Bayes' rule turns them round.
+    Where a worker answers ``l``, the known worker's answers are a mixture of the rows of `known`, with the
+    probabilities of the classes given ``l`` as shares: least squares on the simplex finds them, Bayes' rule turns them
+    round.
 
     `joint` is (workers, the known one's label, the worker's label), counts or frequencies; returns (workers, K, K).
     """
@@ -147,7 +148,8 @@ def match_classes(prior: Array, confusion: Array, weights: Array) -> tuple[Array
 
     Factors come in any order. The crowd, each worker counted with its weight, is assumed to be better than chance on
     average: it names a class more often where that class is true than elsewhere. The order with the largest sum of
-    these differences wins. It is doubtful, and said so, where a factor raises another class's share nearly as much.
+    these differences wins. It is doubtful, and reported as such, where a factor raises another class's share nearly as
+    much.
     """
     average = np.average(confusion, axis=0, weights=weights)
     lift = average - prior @ average

@@ -1,4 +1,4 @@
-"""Successive projection on the answers beside one worker, and from there to the whole crowd."""
+"""Successive projection on answers given jointly with one worker, and from there to the whole crowd."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _solve(moments: Moments, blocks: Blocks, members: npt.NDArray[np.intp]) -> t
 
 
 def _references(blocks: Blocks, members: npt.NDArray[np.intp]) -> list[tuple[int, Array]]:
-    """Workers beside whom the others' answers spread out most, and the vertices (K, K) of that spread."""
+    """Workers jointly with which the others' answers spread out most, and the vertices (K, K) of that spread."""
     by_support = members[np.argsort(-blocks.support[members], kind="stable")][:_SEARCHED]
     candidates = []
     for worker in by_support.tolist():

@@ -37,7 +37,7 @@ _NOT_NOTHING = 1e-6
 class MomentAggregator(Aggregator):
     """Base of the methods of moments: a subclass gives ``_factorise``, which maps moments to parameters.
 
-    What is common: workers whom the moments do not reach (nobody shares a task with them) are judged by the labels
+    What is common: workers whom the moments do not reach (no worker shares a task with them) are judged by the labels
     of the others; every confusion matrix is drawn towards the crowd's average by `shrink` labels a row, because
     moments say little of a worker with few labels; posteriors are those of the Dawid–Skene model.
     """
@@ -73,7 +73,7 @@ class MomentAggregator(Aggregator):
         return factors.prior, factors.confusion
 
     def _factors(self, moments: Moments, progress: Callback | None) -> Factors:
-        """Factors of any moments; where there is nothing to factorize, nobody is solved."""
+        """Factors of any moments; empty where there is nothing to factorize."""
         m, k = moments.n_workers, moments.n_classes
         has_answers = moments.first.sum(axis=0) > 0
         if has_answers.sum() > 1 and len(moments.pairs):
@@ -129,10 +129,10 @@ class MomentAggregator(Aggregator):
 class MultiSPA(MomentAggregator):
     """MultiSPA: successive projection finds class specialists, least squares the rest (Ibrahim et al. 2019).
 
-    Beside one worker, each answer of another is a mixture of the rows of the first one's confusion matrix. If for each
-    class a worker gives some answer for that class alone (a *class specialist*), the rows are the extreme points of
-    these mixtures, and successive projection picks them: exact from exact moments. Others follow by least squares on
-    the simplex. Several workers are tried as the first; the best fit to all pairs wins.
+    Given the answer of one worker, each answer of another is a mixture of the rows of the first one's confusion
+    matrix. If for each class a worker gives some answer for that class alone (a *class specialist*), the rows are the
+    extreme points of these mixtures, and successive projection picks them: exact from exact moments. Others follow by
+    least squares on the simplex. Several workers are tried as the first; the best fit to all pairs wins.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ class MultiSPA(MomentAggregator):
     min_overlap
         Pairs of workers with fewer tasks in common are left out.
     max_partners
-        Each worker's best-supported pairs, at least so many, are used; bounds time and memory.
+        Each worker's best-supported pairs, at least this number, are used; bounds time and memory.
     shrink
         Labels a row by which confusion matrices are drawn towards the crowd's average.
 
@@ -198,7 +198,7 @@ class CoupledNMF(MomentAggregator):
         ``"overlap"``: a pair counts with the tasks it shares, which makes the objective a composite likelihood;
         ``"even"``: all pairs alike, as in the paper.
     max_iter, tol
-        Stop after so many updates, or when the divergence of the average pair changes by less than `tol`.
+        Stop after `max_iter` updates, or when the divergence of the average pair changes by less than `tol`.
     min_overlap, max_partners, shrink
         See :class:`MultiSPA`.
 
@@ -276,8 +276,8 @@ class CoupledCPD(MomentAggregator):
     first, second
         Whether label frequencies and pairs are fitted as well. They are known better than triples.
     max_iter, tol
-        Stop after so many rounds over all workers, or when the squared error changes by less than `tol` of the sum of
-        squares of the moments.
+        Stop after `max_iter` rounds over all workers, or when the squared error changes by less than `tol` of the sum
+        of squares of the moments.
     max_triples
         Best-supported triples that are used; bounds time and memory.
     min_overlap, max_partners, shrink
@@ -286,7 +286,7 @@ class CoupledCPD(MomentAggregator):
     Notes
     -----
     O(triples · classes⁴) time a round, memory O(triples · classes³ + pairs · classes²). ``history_`` is the negative of
-    half the squared error. Where nobody shares tasks with two others at once, pairs alone are fitted, and `remarks_`
+    half the squared error. Where no worker shares tasks with two others at once, pairs alone are fitted, and `remarks_`
     reports it.
 
     References

@@ -17,7 +17,7 @@ from manyhands.categorical._passes import posterior_under
 from manyhands.categorical.base import Aggregator, ClassFit
 from manyhands.categorical.table import Annotations
 
-#: From so many common tasks on, a pair's agreement counts as evidence by itself.
+#: From this number of common tasks, a pair's agreement counts as evidence by itself.
 _FIRM = 10.0
 #: The class imbalance is taken from third moments if its standard error, on the scale of `alpha`, is below this.
 _LARGEST_ERROR = 0.5
@@ -37,7 +37,7 @@ class _PairSkills(Aggregator):
 
 
 class _OneCoin(_PairSkills):
-    """Common to one-coin methods: what agreement says of skills, and what skills say of classes."""
+    """Common to one-coin methods: skills from agreement, and classes from skills."""
 
     @abstractmethod
     def _solve(self, pairs: Pairs, progress: Callback | None) -> _core._RankOne:
@@ -92,7 +92,7 @@ class _OneCoin(_PairSkills):
 
 
 class OneCoinSpectral(_OneCoin):
-    """One skill a worker, from an eigenvector of the workers' agreement.
+    """One skill per worker, from an eigenvector of the workers' agreement.
 
     Every worker is right with one probability ``p`` whatever the class, and errs evenly. With the skill
     ``s = (K p - 1) / (K - 1)`` of each, the agreement ``a`` of two workers, rescaled to ``(K a - 1) / (K - 1)``, is the
@@ -110,9 +110,9 @@ class OneCoinSpectral(_OneCoin):
     min_overlap
         Pairs with fewer common tasks are left aside.
     max_partners
-        Each worker's pairs beyond so many with most common tasks are left aside, unless their partner needs them.
+        Only this number of pairs of each worker with most common tasks is used, unless their partner needs them.
     max_iter, tol
-        Stop after so many iterations, or when no skill moves by more than `tol`.
+        Stop after `max_iter` iterations, or when no skill moves by more than `tol`.
 
     Notes
     -----
@@ -175,7 +175,7 @@ class OneCoinSpectral(_OneCoin):
 
 
 class OneCoinGradient(_OneCoin):
-    """One skill a worker, by projected gradient on the workers' agreement.
+    """One skill per worker, by projected gradient on the workers' agreement.
 
     The model and the least squares of :class:`OneCoinSpectral`, by gradient steps that never raise the objective:
     another way to the same answer.
@@ -230,11 +230,11 @@ class OneCoinGradient(_OneCoin):
 
 
 class MMSR(_OneCoin):
-    """One skill a worker, robustly: neighbors whose agreement is extreme do not count (M-MSR).
+    """One skill per worker, robustly: neighbors whose agreement is extreme do not count (M-MSR).
 
     The model of :class:`OneCoinSpectral`, but some workers may answer as they like, in concert too. Each worker's skill
-    is a mean of what their agreement with each neighbor says of it, less the `trim` largest and the `trim` smallest of
-    those statements, so that so many untruthful neighbors cannot take it outside the range of what the truthful ones
+    is a mean of the estimates from the agreement with each neighbor, less the `trim` largest and the `trim` smallest of
+    those estimates, so that as many untruthful neighbors cannot take it outside the range of what the truthful ones
     say.
 
     Parameters
@@ -255,7 +255,7 @@ class MMSR(_OneCoin):
     goes half way from a worker's value to the weighted mean of ``C / x`` over the neighbors that are left, where ``x``
     is the neighbor's value, each with its inverse variance (common tasks times ``x²``) as weight; steps shrink where
     values circle. (As published, the method takes sizes ``|C|``, which overrates poor workers, and plain means.) There
-    is no objective. The rest is as in :class:`OneCoinSpectral`.
+    is not an objective. The rest is as in :class:`OneCoinSpectral`.
 
     With ``"medians"``, ``C_ij C_ik / C_jk`` estimates the square of worker i's skill for each pair of neighbors that
     share tasks. It is right if both neighbors are honest, so its median over k is near for each honest j while most
@@ -383,7 +383,7 @@ class SpectralMetaLearner(_PairSkills):
     -----
     Two classes only; with more, an error. Moments are centered by each worker's mean over all their labels. The third
     central moment of three workers is ``-2 b / sqrt(1 - b²)`` times the product of their ``v``; where triples are
-    missing or too few to tell ``b``, it is taken from the majority vote instead, and :attr:`remarks_` report it. The
+    missing or too few to tell ``b``, it is taken from the majority vote instead, and :attr:`remarks_` reports it. The
     sign of ``v``, margins and workers without a partner are as in :class:`OneCoinSpectral`.
 
     Time O(Σ n³) over tasks with n annotations, once, and O(pairs) an iteration; memory 80 bytes per pair and 84 bytes a

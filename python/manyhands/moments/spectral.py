@@ -42,7 +42,7 @@ class SymmetricNMF(MomentAggregator):
     """Symmetric factorization of the completed matrix of all pairs (Ibrahim & Fu 2021).
 
     The blocks of all pairs of workers, put side by side, form a matrix ``H Hᵀ`` of rank ``n_classes``, where ``H``
-    stacks the confusion matrices times the square root of the prior. The diagonal blocks (a worker beside itself) are
+    stacks the confusion matrices times the square root of the prior. The diagonal blocks (a worker with itself) are
     never seen, others may not be. The diagonal is imputed from blocks that are, ``R[m, m] = R[m, r] R[n, r]⁻¹ R[n, m]``
     through two workers ``n`` and ``r``, other gaps from a first factorization; then all of them from the low-rank fit,
     until it settles. The leading eigenvectors are rotated until they are non-negative, alternating between a cut at
@@ -60,7 +60,7 @@ class SymmetricNMF(MomentAggregator):
     threshold
         Entries of the factor below it are set to zero in each rotation (the shifted ReLU of the paper).
     max_iter, tol
-        Stop after so many rotations, or when the objective changes by less than `tol` of itself.
+        Stop after `max_iter` rotations, or when the objective changes by less than `tol` of itself.
     min_overlap, max_partners, shrink
         See :class:`MultiSPA`.
 
@@ -238,7 +238,7 @@ class SpectralDS(Aggregator):
 
     Workers are divided into three groups at random. The average answers of the groups to a task are independent given
     its class, so their second and third moments, whitened, form a tensor whose eigenvectors are the groups' confusion
-    matrices: the robust power method finds them. Each worker's own matrix follows from what it says beside another
+    matrices: the robust power method finds them. Each worker's own matrix follows from its joint answers with another
     group, by least squares on the simplex; a few passes of EM then sharpen all of them.
 
     Parameters
@@ -250,7 +250,7 @@ class SpectralDS(Aggregator):
     restarts
         Random starts of the power method, for each component.
     shrink
-        Imaginary labels a row of each confusion matrix, spread evenly (as `pseudo_count` of :class:`DawidSkene`).
+        Pseudo-counts per row of each confusion matrix, spread evenly (as `pseudo_count` of :class:`DawidSkene`).
     seed
         Seed of the groups and of the starts.
 
@@ -351,7 +351,7 @@ class SpectralDS(Aggregator):
         confusion = np.empty_like(cross)
         for group in range(3):
             mine = np.flatnonzero(groups == group)
-            # Rows: what the other group says, columns: the worker's own label.
+            # Rows: labels of the other group, columns: the worker's own label.
             confusion[mine] = told_by(matrices[(group + 1) % 3], np.ascontiguousarray(cross[mine].swapaxes(1, 2)))
         even = np.full(2 * (has_answers.sum(),), 1.0 / has_answers.sum())
         confusion = drawn_towards(even, confusion, labels[:, None] * prior, self.shrink)

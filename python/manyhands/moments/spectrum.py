@@ -36,7 +36,7 @@ class Spectrum:
 def spectrum(joint: Array, *, seed: int = 0) -> Spectrum:
     """Return the spectrum of blocks of counts (J, K, K), put side by side.
 
-    Frequencies ``F[l, l'] = Σ_k d[k] C[m, k, l] C[m', k, l']`` of one worker ``m`` beside several ``m'`` have as rank
+    Frequencies ``F[l, l'] = Σ_k d[k] C[m, k, l] C[m', k, l']`` of one worker ``m`` with several ``m'`` have as rank
     the number of classes that ``m`` and the others together tell apart. Rows and columns are divided by the square
     roots of their sums, which keeps the rank and lets rare classes count, and blocks are multiplied by the square roots
     of the counts behind them, which makes their noise alike. The noise is the largest singular value that tables drawn

@@ -18,11 +18,11 @@ Codes = npt.NDArray[np.uint32]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Moments:
-    """What workers said alone, in pairs and in triples, as sums of weights.
+    """Answers of workers alone, in pairs and in triples, as sums of weights.
 
     M workers, K classes, P pairs, T triples. Workers and classes are codes: places in ``votes.workers`` and
-    ``votes.classes``. If worker ``m`` says ``l`` of a task of class ``k`` with probability ``C[m, k, l]`` and classes
-    have probabilities ``d``, the frequencies estimate
+    ``votes.classes``. If worker ``m`` answers ``l`` of a task of class ``k`` with probability ``C[m, k, l]`` and
+    classes have probabilities ``d``, the frequencies estimate
 
     - ``Σ_k d[k] C[m, k, l]`` (first),
     - ``Σ_k d[k] C[m, k, l] C[m', k, l']`` (pairs),
@@ -192,8 +192,8 @@ def compute(
     min_overlap
         Pairs and triples with less than this in common are left out.
     max_partners
-        A pair is kept only if it is among the so many best supported of at least one of the two; of equals those with
-        the lower partner. It bounds the number of pairs by ``n_workers * max_partners``.
+        A pair is kept only if it is among this number of best supported of at least one of the two; of equals those
+        with the lower partner. It bounds the number of pairs by ``n_workers * max_partners``.
     max_triples
         The number of triples kept: the best supported; of equals the first in order of workers. All pairs of a triple
         are pairs that are kept.

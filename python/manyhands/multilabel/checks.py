@@ -46,7 +46,7 @@ ODD: dict[str, MultiLabels] = {
     "nothing said": MultiLabels.from_arrays([0, 1], ["u", "u"], [[], []], inventory=["x", "y"]),
     "one label": MultiLabels.from_arrays([0, 0, 1], ["u", "v", "u"], [["x"], [], ["x"]]),
     "one worker": MultiLabels.from_arrays([0, 1, 2], ["u"] * 3, [["x"], ["x", "y"], []]),
-    "an answer a task": MultiLabels.from_arrays([0, 1, 2], ["u", "v", "w"], [["x"], ["y"], ["x", "y"]]),
+    "an answer per task": MultiLabels.from_arrays([0, 1, 2], ["u", "v", "w"], [["x"], ["y"], ["x", "y"]]),
     "all say everything": MultiLabels.from_arrays([0, 0, 1, 1], ["u", "v"] * 2, [["x", "y"]] * 4),
 }
 

@@ -266,7 +266,7 @@ class OrdinalConsensus(Anchored, Ordinal, default="ordinal"):
 
 
 def sharpen(posterior: Array, votes: Array, discount: float, even: float) -> Array:
-    """Posteriors as they were before the discount for so many effective votes."""
+    """Posteriors as they were before the discount by effective votes."""
     logs = np.log(np.maximum(posterior - even / posterior.shape[1], _TINY))
     logs *= (1.0 + discount * np.maximum(votes - 1.0, 0.0))[:, None]
     rows: Array = np.exp(logs - logs.max(axis=1, keepdims=True))

@@ -51,8 +51,8 @@ class OrdinalCrowd(Ordinal, Hierarchical):
     -----
     Between passes each worker takes five steps of Newton's method (Fisher scoring, halved where they would not ascend)
     towards the most probable numbers given expected draws from the mean; mean and covariance of the crowd follow with
-    Laplace's approximation, with one imaginary worker and an inverse Wishart prior worth a worker more than there are
-    classes; strength by Minka's fixed point. One imaginary answer per class, as the crowd would give it, keeps
+    Laplace's approximation, with pseudo-counts of one worker and an inverse Wishart prior worth a worker more than
+    there are classes; strength by Minka's fixed point. One pseudo-count per class, as the crowd would give it, keeps
     thresholds apart. Reversing the order of classes reverses the answer. There is no objective.
 
     Time per pass as :class:`~manyhands.DawidSkene`, and O(workers · classes³); memory likewise. Of more than some
@@ -109,7 +109,7 @@ class OrdinalCrowd(Ordinal, Hierarchical):
 
     @property
     def strength_(self) -> float:
-        """Imaginary labels that the mean of a row counts for."""
+        """Number of pseudo-counts that the mean of a row counts for."""
         return self._fitted().fit_as(OrdinalFit).strength
 
     def _prior(self) -> tuple[str, float | None]:

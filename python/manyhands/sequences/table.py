@@ -336,7 +336,7 @@ class Sequences(Answers):
     def readings(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32], Ints, Tokens]:
         """Return sequence and worker of every reading, the offsets of their tags, and all tag codes, as new arrays.
 
-        Readings are sorted by sequence, then by worker. Code 65,535 marks a token without a tag.
+        Readings are sorted by sequence, then by worker. Code 65,535 marks tokens without a tag.
         """
         sequences, workers, readings = self._table.columns()
         lengths = self._grid.lengths[sequences]

@@ -182,7 +182,7 @@ class Log:
 
 @dataclass(frozen=True)
 class Measured:
-    """What one look at a log tells."""
+    """Summary of one scan of a log."""
 
     n_rows: int
     n_unlabelled: int

@@ -93,7 +93,7 @@ class Stored(Directory):
 
 
 class SparkShards(Sharded):
-    """Whoever has Spark go through the shards of a checkpoint when a loop asks."""
+    """Streams the shards of a checkpoint through Spark jobs."""
 
     directory: Stored
 

@@ -97,7 +97,7 @@ def check_refit_forgets(subject: Subject) -> None:
 
 
 def check_seed_repeats(subject: Subject) -> None:
-    """The same parameters and the same answers give the same bits, whoever draws random numbers in between."""
+    """The same parameters and the same answers give the same bits, whatever random numbers are drawn in between."""
     first = subject.fitted()
     state = np.random.get_state()  # noqa: NPY002
     try:
@@ -260,7 +260,7 @@ def check_renaming(subject: Subject) -> None:
 
 @contextmanager
 def threads(n: int) -> Iterator[None]:
-    """Compute on so many threads."""
+    """Compute on this number of threads."""
     before = mh.get_num_threads()
     mh.set_num_threads(n)
     try:

@@ -113,7 +113,7 @@ def assert_sound(model: Any, heaviest: float = 1.0) -> None:
     assert_probabilities(model.posterior_, (n, k), "posterior_")
     assert_probabilities(model.confusion_, (m, k, k), "confusion_")
     assert_probabilities(model.prior_, (k,), "prior_")
-    require(len(model.labels_) == len(model.tied_) == n, "labels_ and tied_ must have one entry a task")
+    require(len(model.labels_) == len(model.tied_) == n, "labels_ and tied_ must have one entry per task")
     require(np.isfinite(model.history_).all(), "history_ holds numbers that are not finite")
     if not never_falls(model.history_, heaviest):
         raise AssertionError(f"history_ falls by {-np.diff(model.history_).min():.3g}")

@@ -53,7 +53,7 @@ class Crowd:
         return replace(self, **changes)
 
     def of_at_most(self, n_classes: int | None) -> Crowd:
-        """The log, with classes laid together where it has more than so many."""
+        """The log, with classes merged where it has more than a maximum."""
         if n_classes is None or len(self.classes) <= n_classes:
             return self
         rows = self.rows.copy()
@@ -91,7 +91,7 @@ def of_rows(rows: Rows, weights: npt.NDArray[np.float64] | None = None) -> Crowd
     return Crowd(rows, tasks, workers, classes, weights)
 
 
-#: Forty tasks, eight workers, three classes, five labels a task; some tasks are tied.
+#: Forty tasks, eight workers, three classes, five labels per task; some tasks are tied.
 STANDARD = crowd()
 
 #: The same of two classes, of which five labels are never tied.
@@ -110,7 +110,7 @@ ODD: dict[str, Crowd] = {
         STANDARD, rows=np.vstack([STANDARD.rows, [40, 0, 2]]), tasks=(*STANDARD.tasks, "t040")
     ),
     "everyone agrees": of_rows(np.array([(task, worker, task % 2) for task in range(6) for worker in range(4)])),
-    "nobody agrees": of_rows(np.array([(task, worker, worker) for task in range(4) for worker in range(3)])),
+    "no agreement": of_rows(np.array([(task, worker, worker) for task in range(4) for worker in range(3)])),
     "nothing but repeats": of_rows(np.repeat(STANDARD.rows[:5], 4, axis=0)),
 }
 

@@ -47,7 +47,7 @@ class LearnerSubject(NetworkSubject):
     """A learner of classes."""
 
     def samples(self, n: int) -> CrowdSamples:
-        """So many samples with labels of nine workers."""
+        """Samples with labels of nine workers."""
         return draw_samples(n)
 
     def answers(self, model: Any, samples: Samples) -> dict[str, Callable[[], Any]]:
@@ -70,7 +70,7 @@ def check_results(subject: LearnerSubject) -> None:
     require(model.predict_proba(samples.X[:0]).shape == (0, 3), "no sample has predictions of another shape")
     assert_probabilities(model.confusion_, (9, 3, 3), "confusion_")
     assert_probabilities(model.prior_, (3,), "prior_")
-    require(((model.skills_ >= 0) & (model.skills_ <= 1)).all(), "skills_ are no shares")
+    require(((model.skills_ >= 0) & (model.skills_ <= 1)).all(), "skills_ are not shares")
     require(model.workers_frame().num_rows == 9, "workers_frame has no row for each worker")
     predicted = model.predict(samples.X)
     require(set(predicted.tolist()) <= set(samples.votes.classes.tolist()), "predict names classes that are none")
@@ -80,14 +80,14 @@ def check_results(subject: LearnerSubject) -> None:
 
 def _odd() -> Iterator[tuple[str, CrowdSamples]]:
     """Crowds of which something is at its least."""
-    yield "one label a sample", draw_samples(120, per_task=1)
+    yield "one label per sample", draw_samples(120, per_task=1)
     yield "one worker", draw_samples(120, n_workers=1, per_task=1)
     yield "two classes", draw_samples(120, n_classes=2)
     usual = draw_samples(120)
     yield "one class", CrowdSamples(usual.X, (Annotations.from_dense(np.zeros((120, 2), np.int64)),), usual.truth)
     columns = usual.votes.to_frame()
     wider = Annotations.from_arrays(*(columns[name] for name in ("task", "worker", "label")), classes=range(4))
-    yield "a class that nobody named", CrowdSamples(usual.X, (wider,), usual.truth)
+    yield "a class that no worker named", CrowdSamples(usual.X, (wider,), usual.truth)
     # 33 samples in batches of 32: the last is alone.
     yield "a batch of one sample", CrowdSamples(usual.X, (usual.votes.select(tasks=range(33)),), usual.truth)
 
@@ -124,7 +124,7 @@ def starts(model: Any, samples: CrowdSamples) -> bool:
     try:
         model.fit(samples.X, samples.votes)
     except ValueError as error:
-        require("start_from" in str(error), f"a start is refused without naming start_from: {error}")
+        require("start_from" in str(error), f"a start is rejected without naming start_from: {error}")
         return False
     return True
 
@@ -169,7 +169,7 @@ class RatingSubject(NetworkSubject):
     outputs: ClassVar[int] = 1
 
     def samples(self, n: int) -> Samples:
-        """So many samples with ratings of six workers."""
+        """Samples with ratings of six workers."""
         X, rng = _features(n), np.random.default_rng(0)
         task, worker = np.arange(n).repeat(3), rng.integers(6, size=3 * n)
         values = X[task, 0] + 0.2 * worker + 0.3 * rng.normal(size=3 * n)
@@ -192,7 +192,7 @@ class ComparisonSubject(NetworkSubject):
     outputs: ClassVar[int] = 1
 
     def samples(self, n: int) -> Samples:
-        """So many items with comparisons of six workers."""
+        """Items with comparisons of six workers."""
         X = _features(n)
         pairs = _pairs(X)
         ahead = X[pairs["left"], 0] - X[pairs["right"], 0] + np.random.default_rng(1).normal(size=4 * n) > 0
@@ -215,7 +215,7 @@ class SamenessSubject(NetworkSubject):
     """A learner of which samples are of one kind."""
 
     def samples(self, n: int) -> Samples:
-        """So many samples with answers of six workers whether pairs are of one kind."""
+        """Samples with answers of six workers whether pairs are of one kind."""
         X = _features(n)
         pairs = _pairs(X)
         same = (X[pairs["left"], 0] > 0) == (X[pairs["right"], 0] > 0)

@@ -56,7 +56,7 @@ class NetworkSubject(Checked):
 
     @abstractmethod
     def samples(self, n: int) -> Samples:
-        """So many samples with answers; the same at each call."""
+        """Samples with answers; the same at each call."""
 
     @abstractmethod
     def answers(self, model: Any, samples: Samples) -> dict[str, Callable[[], Any]]:

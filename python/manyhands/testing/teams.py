@@ -68,7 +68,7 @@ class TeamSubject(NetworkSubject):
     quick: ClassVar[dict[str, Any]] = QUICK | {"lr": 0.05}
 
     def samples(self, n: int) -> TeamSamples:
-        """So many cases with answers of three experts."""
+        """Cases with answers of three experts."""
         return draw_team(n)
 
     def answers(self, model: Any, samples: Samples) -> dict[str, Callable[[], Any]]:
@@ -130,7 +130,7 @@ def check_odd_teams(subject: TeamSubject) -> None:
     }
     for case, samples in cases.items():
         with warnings.catch_warnings():
-            # So few cases may leave a gate short of its share; decisions keep it.
+            # So few cases may leave a router short of its share; decisions keep it.
             warnings.simplefilter("ignore", ConvergenceWarning)
             model = subject.trained(samples, subject.network(int(samples.truth.max()) + 1), coverage=0.5)
         assert_finite(model.defer_proba(samples.X), f"defer_proba, {case},")

@@ -65,7 +65,7 @@ impl Header {
             return Err(Error::invalid("shards can be read on little-endian machines only"));
         }
         if !bytes.starts_with(&MAGIC) {
-            return Err(Error::invalid("this is no shard of manyhands"));
+            return Err(Error::invalid("this is not a shard of manyhands"));
         }
         if bytes.len() < Self::BYTES {
             return Err(damaged(format!("it is {} bytes long", bytes.len())));

@@ -149,7 +149,7 @@ fn every_worker_is_as_likely_as_any_other() {
         assert!(workers.iter().all(|w| w.len() == r && is_distinct(w)));
         let share = r as f64 / n_workers as f64;
         for (worker, hits) in count(&draw.workers, n_workers).into_iter().enumerate() {
-            assert!(fits(hits, n_tasks, share), "worker {worker} of {n_workers} labelled {hits} of {n_tasks}");
+            assert!(fits(hits, n_tasks, share), "worker {worker} of {n_workers} labeled {hits} of {n_tasks}");
         }
         let both = workers.iter().filter(|w| w.contains(&0) && w.contains(&1)).count();
         assert!(fits(both, n_tasks, share * (r - 1) as f64 / (n_workers - 1) as f64));
@@ -211,7 +211,7 @@ fn density_gives_each_cell_its_chance() {
     let probabilities = [1.0, 0.0, 0.9, 0.6, 0.3, 0.29, 0.01, 1e-30];
     let draw = run(&crowd.spec(Pattern::WorkerDensity(&probabilities)));
     for (worker, hits) in count(&draw.workers, 8).into_iter().enumerate() {
-        assert!(fits(hits, n_tasks, probabilities[worker]), "worker {worker} labelled {hits}");
+        assert!(fits(hits, n_tasks, probabilities[worker]), "worker {worker} labeled {hits}");
     }
     let workers = by_task(&draw);
     assert!(workers.iter().all(|w| is_distinct(w)));

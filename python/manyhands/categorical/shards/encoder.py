@@ -141,7 +141,7 @@ class Encoder:
             finally:
                 connection.close()
         except self._duckdb.Error as error:
-            if raised:  # DuckDB only knows that whoever gives it rows has failed
+            if raised:  # DuckDB only reports that its source of rows failed
                 raise raised[0] from None
             reason = str(error).strip().splitlines()[0]
             raise OSError(

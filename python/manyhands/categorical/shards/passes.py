@@ -70,7 +70,7 @@ class Counting(Protocol):
 
 
 class Sharded:
-    """Whoever goes through the shards of a directory when a loop asks; see `manyhands.categorical.shards`.
+    """Streams the shards of a directory through a loop; see `manyhands.categorical.shards`.
 
     The next shard is read while one is worked on, so that two are in memory; each reading is checked. Sums are added in
     the order of the shards: results are the same bits on any number of threads, and those of any other driver.

@@ -105,7 +105,7 @@ def sources_to_read(source: PathLike | Iterable[PathLike], layout: Layout, asked
     source
         Paths, globs, folders, zip archives.
     layout
-        How CSV files are written.
+        Format of CSV files.
     asked
         The format that was asked for, or ``"auto"``.
     """

@@ -80,7 +80,7 @@ _NOT_COUNTED: Mapping[str, str] = {
     "several": "answers with several labels",
     "failed": "verdicts that failed",
 }
-#: Why an answer that does not count is no verdict of a judge, by status; rejected ones were taken back.
+#: Why an answer that does not count is not a verdict of a judge, by status; rejected ones were taken back.
 _FAILURES: Mapping[str, str] = {
     "skipped": "skipped",
     "empty": "without a label",
@@ -94,13 +94,13 @@ Source = Literal["worker", "model", "gold"]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer in an export: who said what to which question about which task, when, and whether it counts."""
+    """One answer in an export: annotator, question, task, value, time and status."""
 
     question: str
     kind: str
     task: Any
     worker: Any
-    #: As `SAID` has it: one value, a tuple of values, or for kinds of many rows a list of tuples.
+    #: As `SAID` has it: one value, a tuple of values, or for kinds of several rows, a list of tuples.
     said: Any
     when: Any = None
     seconds: float | None = None
@@ -657,7 +657,7 @@ def path_name(parts: Iterable[Any]) -> str:
 
 
 def _with_nothing_marked(answers: list[Answer]) -> list[Answer]:
-    """Take empty answers to questions about marks for what they are, and leave out questions nobody answered so."""
+    """Take empty answers to questions about marks for what they are, and leave out questions without such answers."""
     marks = {answer.question: answer.kind for answer in answers if answer.kind in SEEN_NOTHING}
     answers = [
         replace(answer, kind=marks[answer.question])

@@ -82,7 +82,7 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
 
 
 def _verdicts(task: Any, worker: Any, grader: str | None, score: Any, about: Mapping[str, Any]) -> Iterator[Answer]:
-    """Yield what a score says: one verdict, or one for each key of an object."""
+    """Yield the verdicts of a score: one verdict, or one for each key of an object."""
     fields: Mapping[str, Any] = score if isinstance(score, Mapping) else {"value": score}
     value = fields.get("value")
     for question, part in value.items() if isinstance(value, Mapping) else [("score", value)]:

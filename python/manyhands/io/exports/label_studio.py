@@ -355,7 +355,7 @@ def _is_drawn(value: Any) -> bool:
 
 
 def _kind_of_marks(region: Mapping[str, Any]) -> str | None:
-    """The kind of marks that a region is one of; None for one that is no mark, or that no table can hold."""
+    """The kind of marks that a region is one of; None for one that is not a mark, or that no table can hold."""
     kind, value = str(region.get("type", "")).lower(), region.get("value")
     if not isinstance(value, Mapping):
         return None

@@ -70,7 +70,7 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
 
 
 class _Label:
-    """What one annotator said of a data row."""
+    """Answers of one annotator to a data row."""
 
     def __init__(self, task: Any, worker: Any, where: str, *, complete: bool) -> None:
         self.task, self.worker, self.where = task, worker, where

@@ -142,7 +142,7 @@ class Preannotations:
         if column not in frame.column_names or "task" not in frame.column_names:
             raise TypeError(f"answers to {self._question!r} are {self._kind}; {type(model).__name__} gives others")
         tasks, values = frame.column("task").to_pylist(), frame.column(column).to_pylist()
-        # The reliability of a number is relative to the spread of all of them, which is no score of one answer.
+        # The reliability of a number is relative to the spread of all of them, which is not a score of one answer.
         scored = "confidence" in frame.column_names and self._kind != "numeric"
         sure = frame.column("confidence").to_pylist() if scored else [None] * len(tasks)
         values = [round(value) for value in values] if self._whole else values

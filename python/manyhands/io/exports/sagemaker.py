@@ -1,4 +1,4 @@
-"""SageMaker Ground Truth: what each worker said of an object, as JSON within JSON."""
+"""SageMaker Ground Truth: the answer of each worker to an object, as JSON within JSON."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def of_coco(given: Any, size: tuple[int, int], where: str) -> Region:
 
 
 def of_brush(data: Any, size: tuple[int, int], where: str) -> Region:
-    """The brush of Label Studio: four channels a pixel, of which the last is how opaque it is."""
+    """The brush of Label Studio: four channels per pixel, of which the last is how opaque it is."""
     if not isinstance(data, list) or not all(isinstance(byte, int) and 0 <= byte < 256 for byte in data):
         raise FileFormatError(f"{where}: a brush is a list of bytes")
 

@@ -2,7 +2,7 @@
 
 Facts from WebAnno's documentation and samples: a first line may name the layers, ``# layer | feature | feature # …``;
 then each sentence has lines ``#id=`` and ``#text=``, and a line per token with its number, its word and the features.
-Spans are tagged B- and I-, stacked ones with a bar between them; O and _ are no annotation. A layer with a feature
+Spans are tagged B- and I-, stacked ones with a bar between them; O and _ are not annotations. A layer with a feature
 ``AttachTo=`` is one of relations.
 """
 
