@@ -648,6 +648,12 @@ def test_one_judge_and_judges_that_are_alike() -> None:
     with pytest.warns(UserWarning, match="same verdict"):
         panel = mh.judges.panel(same, gold=human(truth, 40))
     assert panel.effective_judges.estimate == pytest.approx(1, abs=1e-6)
+    right = {name: list(column) for name, column in same.items()}
+    right["verdict"] = ["pass" if truth[task] else "fail" for task in same["task"]]
+    with pytest.warns(UserWarning, match="same verdict"):
+        panel = mh.judges.panel(right, gold=human(truth, 40))
+    # They are never wrong, so errors do not show it: one opinion all the same.
+    assert panel.effective_judges.high == 1
 
 
 def test_strata_without_human_labels_are_named() -> None:
@@ -669,6 +675,9 @@ def test_a_judge_that_failed_everywhere() -> None:
         panel = mh.judges.panel(columns, gold=human(truth, 40))
     assert math.isfinite(panel.score.estimate)
     assert panel.judges_frame().to_pylist()[4]["n_verdicts"] == 0
+    assert panel.effective_judges.n == 4
+    with pytest.warns(UserWarning, match="j4"):
+        assert mh.judges.panel(columns).effective_judges.n == 4
     columns["verdict"] = [None] * len(columns["task"])
     with pytest.raises(ValueError, match="no verdict"):
         mh.judges.panel(columns)
@@ -690,6 +699,9 @@ def test_a_judge_that_failed_everywhere() -> None:
         ({"text": ["pass", "fail", "pass"]}, {}, "verdict"),
         ({"label": ["pass", "fail", "pass"]}, {"gold": {"a": "good", "b": "bad"}}, "good"),
         ({"label": ["pass", "fail", "pass"]}, {"gold": {}}, "empty"),
+        ({"label": ["pass", "fail", "pass"]}, {"gold": pa.table({"task": [], "label": []})}, "empty"),
+        ({"label": ["pass", "fail", "pass"]}, {"gold": {"a": None, "b": ""}}, "2 rows and no label"),
+        ({"label": ["pass", "0.5", "pass"]}, {}, "mix numbers, such as '0.5', and texts, such as 'pass'"),
     ],
 )
 def test_bad_input_is_named(change: dict, settings: dict, match: str) -> None:
@@ -707,6 +719,20 @@ def test_mixed_scales_and_repeats_are_remarked() -> None:
     twice = {name: column + column[:7] for name, column in columns.items()}
     with pytest.warns(UserWarning, match="7 verdicts"):
         mh.judges.panel(twice)
+
+
+def test_repeated_verdicts_are_not_further_items() -> None:
+    columns, truth = log(120, seed=4)
+    gold = human(truth, 50)
+    once = mh.judges.panel(columns, gold=gold).judges_frame().to_pylist()[0]
+    twice = {name: column * 4 for name, column in columns.items()}
+    with pytest.warns(UserWarning, match="repeat"):
+        row = mh.judges.panel(twice, gold=gold).judges_frame().to_pylist()[0]
+    assert row["n_gold"] == once["n_gold"] == 50
+    assert row["accuracy"] == once["accuracy"]
+    for name in ("bias_low", "bias_high"):
+        assert row[name] == pytest.approx(once[name])
+    assert (row["low"], row["high"]) == pytest.approx(wilson(once["accuracy"], 50))
 
 
 @pytest.mark.parametrize("t", [-3.0, 0.0, 0.7, 2.1, 40.0])

@@ -251,4 +251,4 @@ def _show(args: Namespace, content: dict[str, Any], stages: Stages) -> None:
     ]
     rows = content["judge_table"][:_SHOWN]
     names = [name for name in names if any(row.get(name) is not None for row in rows)]
-    print_table(names, [[row.get(name) for name in names] for row in rows])
+    print_table(names, [["–" if row.get(name) is None else row[name] for name in names] for row in rows])

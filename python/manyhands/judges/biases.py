@@ -13,6 +13,7 @@ from manyhands import audit
 from manyhands._base.binomial import binomial_interval
 from manyhands._base.estimator import Array
 from manyhands.audit._rates import q_values
+from manyhands.judges.estimates import wilson
 from manyhands.judges.verdicts import Coded, as_number, families_by_name
 from manyhands.metrics.intervals import student_quantile
 
@@ -45,21 +46,18 @@ def judge_rows(part: Part, criterion: Any) -> Rows:
         row |= {"n_verdicts": int(count[code]), "n_failed": int(failed[code])}
         mine = np.flatnonzero(part.valid & (data.judge == code) & (place[data.item] >= 0))
         at, reply = place[data.item[mine]], data.value[mine]
-        row["n_gold"] = len(mine)
+        row["n_gold"] = len(np.unique(at))
         if skills is not None:
             row["skill"] = skills.column("skill")[code].as_py() if count[code] else None
             row["skill_error"] = skills.column("skill_error")[code].as_py() if count[code] else None
         if data.is_classes:
-            right = int((data.label[mine] == part.gold_class[at]).sum()) if len(mine) else 0
-            row["accuracy"] = right / len(mine) if len(mine) else None
-            low, high = binomial_interval(right, len(mine)) if len(mine) else (None, None)
-            row |= {"low": low, "high": high}
+            row["accuracy"], row["low"], row["high"] = _share(data.label[mine] == part.gold_class[at], at)
             row |= _rates(part, mine, at)
         else:
             off = reply - truth[at]
-            row["correlation"], row["low"], row["high"] = _correlation(reply, truth[at])
-            row |= _root_of_mean(off**2 if data.same_scale else off[:0])
-        bias, half = _mean_and_half(reply - truth[at]) if data.same_scale else (None, None)
+            row["correlation"], row["low"], row["high"] = _correlation(per_item(reply, at), truth[np.unique(at)])
+            row |= _root_of_mean(per_item(off**2, at) if data.same_scale else off[:0])
+        bias, half = _mean_and_half(per_item(reply - truth[at], at)) if data.same_scale else (None, None)
         row |= {"bias": bias, "bias_low": _less(bias, half), "bias_high": _less(bias, half, 1)}
         rows.append(row)
     return rows
@@ -72,11 +70,28 @@ def _rates(part: Part, mine: Ints, at: Ints) -> dict[str, Any]:
         return {}
     passes, reply = data.worth[part.gold_class[at]] == 1.0, data.value[mine] == 1.0
     row: dict[str, Any] = {}
-    for name, right in (("true_positive_rate", reply[passes]), ("true_negative_rate", ~reply[~passes])):
-        n, hits = len(right), int(right.sum())
-        low, high = binomial_interval(hits, n) if n else (None, None)
-        row |= {name: hits / n if n else None, f"{name}_low": low, f"{name}_high": high}
+    for name, right, where in (
+        ("true_positive_rate", reply[passes], at[passes]),
+        ("true_negative_rate", ~reply[~passes], at[~passes]),
+    ):
+        row[name], row[f"{name}_low"], row[f"{name}_high"] = _share(right, where)
     return row
+
+
+def per_item(values: npt.NDArray[Any], at: Ints) -> Array:
+    """Mean of values per item: repeated verdicts of a judge on an item are not further items."""
+    code = np.unique(at, return_inverse=True)[1]
+    return np.asarray(np.bincount(code, values) / np.bincount(code))
+
+
+def _share(right: npt.NDArray[np.bool_], at: Ints) -> tuple[float | None, float | None, float | None]:
+    """Share of items with its 95 % interval: exact, or Wilson's where items are repeated."""
+    if not len(right):
+        return None, None, None
+    each = per_item(right, at)
+    share = float(each.mean())
+    exact = len(each) == len(right)
+    return share, *(binomial_interval(int(right.sum()), len(right)) if exact else wilson(share, len(each)))
 
 
 def _correlation(one: Array, other: Array) -> tuple[float | None, float | None, float | None]:

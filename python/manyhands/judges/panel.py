@@ -32,7 +32,7 @@ from manyhands.judges.estimates import (
 )
 from manyhands.judges.part import TINY, Features, Part, times
 from manyhands.judges.planning import NextLabels, inclusion, systematic
-from manyhands.judges.verdicts import KINDS, Coded, Encoded, encode, split_people, table_of
+from manyhands.judges.verdicts import KINDS, Coded, Encoded, encode, need_labels, split_people, table_of
 from manyhands.metrics.intervals import student_quantile
 
 if TYPE_CHECKING:
@@ -160,6 +160,8 @@ def panel(
     log = table_of(verdicts, column_names, "the log", layout=layout, kind=kind)
     log, people = split_people(log)
     human = people if gold is None else table_of(gold, column_names, "gold", gold=True)
+    if gold is not None:
+        need_labels(human)
     parts = encode(log, human, kind=kind, positive=positive, values=values, scale=scale)
     pieces = {name: Part(one, dict(families or {}), int(seed)) for name, one in parts.items()}
     outcome = Panel(pieces, log.source)
@@ -648,13 +650,7 @@ def _alike(part: Part) -> list[str]:
     about = "" if data.criterion is None else f" of criterion {data.criterion!r}"
     if data.n_judges == 1:
         return [f"The log has one judge{about}: agreement and shared errors of judges cannot be stated."]
-    value = data.value[part.valid]
-    item = data.item[part.valid]
-    low, high = np.full(data.n_items, math.inf), np.full(data.n_items, -math.inf)
-    np.minimum.at(low, item, value)
-    np.maximum.at(high, item, value)
-    several = np.bincount(item, minlength=data.n_items) > 1
-    if several.any() and not (high[several] > low[several]).any():
+    if part.alike:
         return [f"All judges give the same verdict on every item{about}: they count as one judge."]
     return []
 

@@ -16,7 +16,7 @@ from manyhands.audit.dependence import dependence
 from manyhands.audit.effective import EffectiveNumber, from_errors
 from manyhands.categorical import Consensus
 from manyhands.categorical.table import Annotations
-from manyhands.errors import GoldWarning
+from manyhands.errors import GoldWarning, OverlapWarning
 from manyhands.judges.estimates import FEWEST, Design, predict
 from manyhands.judges.verdicts import Encoded
 from manyhands.numeric import GaussianCrowd
@@ -67,7 +67,10 @@ class Part:
     @cached_property
     def alone(self) -> Consensus:
         """The consensus of the judges without human labels."""
-        return Consensus(panel=True).fit(self.votes)
+        with warnings.catch_warnings():
+            # The panel itself warns of one judge and of repeated verdicts.
+            warnings.simplefilter("ignore", OverlapWarning)
+            return Consensus(panel=True).fit(self.votes)
 
     @cached_property
     def consensus(self) -> Array:
@@ -140,25 +143,55 @@ class Part:
         return np.asarray(np.array(position.names)[position.codes] == 1)
 
     @cached_property
-    def effective(self) -> EffectiveNumber | None:
-        """How many independent judges hold the same evidence."""
+    def alike(self) -> bool:
+        """Whether several judges gave the same verdict on every item."""
         data = self.data
+        item, value = data.item[self.valid], data.value[self.valid]
+        low, high = np.full(data.n_items, np.inf), np.full(data.n_items, -np.inf)
+        np.minimum.at(low, item, value)
+        np.maximum.at(high, item, value)
+        several = np.bincount(item, minlength=data.n_items) > 1
+        return data.n_judges > 1 and bool(several.any()) and not bool((high[several] > low[several]).any())
+
+    @cached_property
+    def effective(self) -> EffectiveNumber | None:
+        """How many independent judges hold the same evidence, of those who gave any; None for one."""
+        data = self.data
+        names, judge_of = np.unique(data.judge[self.valid], return_inverse=True)
+        n = len(names)
+        if n < 2:
+            return None
+        if self.alike:
+            # Whether they are right or wrong, there is one opinion.
+            return EffectiveNumber(float(n), 1.0, 1.0, 1.0, 1.0, 0.0, data.n_items, measured=False)
         item, y, _ = self.gold
         if len(item) >= _MEASURED_FROM:
             place = np.full(data.n_items, -1, np.int64)
             place[item] = np.arange(len(item))
-            rows = np.flatnonzero(self.valid & (place[data.item] >= 0) & self._once)
-            at, judge = place[data.item[rows]], data.judge[rows]
+            keep = (place[data.item[self.valid]] >= 0) & self._once[self.valid]
+            rows, judge = np.flatnonzero(self.valid)[keep], judge_of[keep].astype(np.int64)
+            at = place[data.item[rows]]
             if data.is_classes:
-                truth = self.gold_class
-                wrong = (data.label[rows] != truth[at]).astype(np.float64)
-                measured = from_errors(at, judge, wrong, truth, data.n_judges, seed=self.seed)
+                strata = self.gold_class
+                wrong = (data.label[rows] != strata[at]).astype(np.float64)
             else:
-                wrong = _residuals(data.value[rows], y[at], judge, data.n_judges)
-                measured = from_errors(at, judge, wrong, np.zeros(len(item), np.int64), data.n_judges, seed=self.seed)
+                strata = np.zeros(len(item), np.int64)
+                wrong = _residuals(data.value[rows], y[at], judge, n)
+            measured = from_errors(at, judge, wrong, strata, n, seed=self.seed)
             if measured is not None:
                 return measured
-        return dependence(self.votes, seed=self.seed).effective_annotators if data.n_judges > 1 else None
+        votes = self.votes
+        if n < data.n_judges:
+            task, judge, label = votes.table.columns()
+            votes = Annotations.from_codes(
+                task,
+                np.searchsorted(names, judge),
+                label,
+                n_tasks=data.n_items,
+                n_workers=n,
+                n_classes=votes.n_classes,
+            )
+        return dependence(votes, seed=self.seed).effective_annotators
 
     @cached_property
     def gold_class(self) -> Ints:
@@ -178,6 +211,7 @@ class Part:
         with warnings.catch_warnings():
             # What human labels contradict is in the frame of judges.
             warnings.simplefilter("ignore", GoldWarning)
+            warnings.simplefilter("ignore", OverlapWarning)
             return Consensus(panel=True, gold=(item, self.gold_class)).fit(self.votes)
 
 

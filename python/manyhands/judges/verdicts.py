@@ -446,6 +446,15 @@ def split_people(log: Table) -> tuple[Table, Table | None]:
     return Table(parts[0], log.source), log.truth or Table(parts[1], f"people in {log.source}")
 
 
+def need_labels(gold: Table | None) -> None:
+    """Raise where gold that was passed has no label, such as a file to be filled in by people."""
+    if gold is None or not len(gold):
+        raise ValueError("gold is empty: it has no rows; leave it out to state what needs no human labels")
+    column = gold.columns.get("verdict") or gold.columns["winner"]
+    if all(map(is_failed, column.compact().names)):
+        raise ValueError(f"gold has {plural(len(gold), 'row')} and no label; people have to fill in the labels first")
+
+
 def encode(
     verdicts: Table,
     gold: Table | None,
@@ -749,6 +758,13 @@ def _worths(keys: list[Any], positive: Any, values: Mapping[Any, float] | None, 
             )
         return [float(key in targets) for key in keys]
     reference = [VALUES.get(str(key).lower()) for key in keys]
+    numeric = [as_number(key) is not None for key in keys]
+    if None in reference and any(numeric) and not all(numeric):
+        words = [key for key, number in zip(keys, numeric, strict=True) if not number]
+        raise ValueError(
+            f"the verdicts{about} mix numbers, such as {keys[0]!r}, and texts, such as {words[0]!r}: judges need one "
+            "scale; correct these, or pass values={…} with a number for each"
+        )
     if None in reference:
         raise ValueError(
             f"the verdicts{about} {preview(keys, 20)} do not show which of them counts as a pass: pass positive='…', "
