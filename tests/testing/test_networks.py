@@ -184,7 +184,7 @@ def test_the_package_of_checks_needs_no_torch() -> None:
 
 def test_the_page_names_every_check() -> None:
     page = (Path(__file__).parents[2] / "docs" / "torch.md").read_text(encoding="utf-8")
-    section = page.split("## A learner of one's own")[1].split("\n## ")[0]
+    section = page.split("## Your own learner")[1].split("\n## ")[0]
     told = {name for row in re.findall(r"^\| (.*?) \|", section, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
     kinds = (learn.CCEM, defer.OneVsAll, learn.CrowdReward)
     assert told == {name for make in kinds for name, _ in network_checks(make)}

@@ -339,7 +339,7 @@ def discrepancy_ratio(
     --------
     >>> import manyhands as mh
     >>> ratings = mh.Ratings.from_arrays([1, 1, 2, 2], ["u", "v"] * 2, [1.0, 3.0, 2.0, 4.0])
-    >>> mh.agreement.discrepancy_ratio(ratings, [2.0, 3.0]).value
+    >>> round(mh.agreement.discrepancy_ratio(ratings, [2.0, 3.0]).value, 3)
     0.5
     """
     check_number("min_overlap", min_overlap, least=1, whole=True)
