@@ -2,6 +2,7 @@
 
     python benches/defaults.py                 simulated pilots of 10 to 100 tasks, all kinds
     python benches/defaults.py --real          random tasks of the 24 logs of people with known classes
+    python benches/defaults.py --kinds         whole logs of all kinds with known answers
     python benches/defaults.py --draws 5 …     draws per size (default 30)
 
 Measures count up: accuracy for classes, minus the mean absolute error for grades and the root mean squared error for
@@ -24,6 +25,9 @@ import default
 import gold
 import harness
 import manyhands as mh
+import numeric
+import orders
+import texts
 
 SIZES = (10, 20, 50, 100)
 
@@ -191,11 +195,163 @@ def report_real(draws: int) -> None:
     print(harness.markdown(rows))
 
 
+#: Groups of tasks that are left out one at a time for standard errors.
+GROUPS = 20
+
+
+@dataclass(frozen=True)
+class Rivals:
+    """The default and its baselines on one log, by a measure of some of the tested tasks that counts up."""
+
+    kind: str
+    name: str
+    #: Of each method, a function from places of tested tasks to the measure; the default comes first.
+    measures: dict[str, Callable[[np.ndarray], float]]
+    n_tested: int
+
+    def rows(self) -> list[dict[str, str]]:
+        """A row per baseline: by how much the default is ahead, with a standard error by leaving groups out."""
+        everything = np.arange(self.n_tested)
+        group = np.random.default_rng(0).permutation(self.n_tested) % min(GROUPS, self.n_tested)
+        n = int(group.max()) + 1
+        (best, own), *others = self.measures.items()
+        whole, rows = own(everything), []
+        parts = [own(everything[group != one]) for one in range(n)]
+        for name, measure in others:
+            plain = measure(everything)
+            gaps = np.array([part - measure(everything[group != one]) for one, part in enumerate(parts)])
+            error = np.sqrt((n - 1) / n * ((gaps - gaps.mean()) ** 2).sum())
+            ahead = f"{whole - plain:+.4f} ± {error:.4f}"
+            verdict = "**below**" if whole - plain < -2 * error else ""
+            cells = {"default": f"{best} {abs(whole):.4f}", "baseline": f"{name} {abs(plain):.4f}"}
+            rows.append({"kind": self.kind, "log": self.name, **cells, "ahead": ahead, "": verdict})
+        return rows
+
+
+def rivals() -> Any:
+    """Logs of all kinds with known answers, with the default and its baselines fitted."""
+    data = gold.SHARED
+    for name in default.LOGS:
+        votes, truth = gold.people(name, data)
+        yield of_classes("classes", name, votes, truth)
+    for name in gold.PANELS:
+        votes, truth = gold.panel(name, data)
+        yield of_classes("classes, judges", name, votes, truth)
+    for name in ("web", "metaphor_novelty", "s_rel", "adult3"):
+        votes, truth = orders.real(name)
+        of = np.flatnonzero(truth >= 0)
+        fits = {"OrdinalConsensus": mh.aggregate(votes).labels_, "median": MedianVote().fit(votes).labels_}
+        codes = {key: np.searchsorted(votes.classes, labels)[of] for key, labels in fits.items()}
+        yield Rivals("grades", name, {key: errors(code, truth[of]) for key, code in codes.items()}, len(of))
+    for name in gold.NUMBERS:
+        ratings, values = numeric.read(data / name, "value")
+        models = (mh.aggregate(ratings), mh.numeric.Mean().fit(ratings), mh.numeric.Median().fit(ratings))
+        scores = {type(one).__name__: squares(one.values_, values) for one in models}
+        yield Rivals("numbers", name, scores, len(values))
+    for name, log, truth in gold.sets_of_labels(data):
+        of = np.flatnonzero(np.isin(log.tasks, list(truth)))
+        sets = [truth[task] for task in log.tasks[of].tolist()]
+        models = (mh.aggregate(log), mh.multilabel.SetVote().fit(log))
+        yield Rivals("sets", name, {type(one).__name__: overlap(one.label_sets_[of], sets) for one in models}, len(of))
+    for name, limit in (("crowdwsa_t1", None), ("crowdwsa_t2", None), ("crowdspeech_dev_clean", 600)):
+        log, transcripts = texts.read(name, limit)
+        table = mh.Texts.from_frame(log[["task", "worker", "text"]])
+        sentences = transcripts.loc[table.tasks.tolist()].tolist()
+        models = (mh.aggregate(table), mh.texts.ClosestToCentre().fit(table))
+        rates = {type(one).__name__: words(one.texts_, sentences) for one in models}
+        yield Rivals("texts", name, rates, table.n_tasks)
+    for name, read in comparisons().items():
+        frame = read()
+        out = np.random.default_rng(0).random(len(frame)) < HELD_OUT
+        train, test = frame[~out], frame[out]
+        test = test[test["label"] != "tie"]
+        table = mh.Comparisons.from_frame(train.rename(columns={"label": "winner"}))
+        test = test[test["left"].isin(set(table.items)) & test["right"].isin(set(table.items))]
+        models = (mh.aggregate(table), mh.pairwise.BradleyTerry().fit(table))
+        chances = {type(one).__name__: log_losses(one, test) for one in models}
+        yield Rivals("comparisons, held out", name, chances, len(test))
+
+
+#: Share of the comparisons that are held out, and the most comparisons of a log.
+HELD_OUT, MOST_COMPARED = 0.2, 60_000
+
+
+def of_classes(kind: str, name: str, votes: mh.Annotations, truth: np.ndarray) -> Rivals:
+    """Accuracy next to majority vote, ties shared."""
+    of = np.flatnonzero(truth >= 0)
+    models = (mh.aggregate(votes), mh.MajorityVote().fit(votes))
+    rows = {type(one).__name__: one.posterior_[of] for one in models}
+    measure = {key: lambda some, p=p: gold.accuracy(p[some], truth[of[some]]) for key, p in rows.items()}
+    return Rivals(kind, name, measure, len(of))
+
+
+def errors(codes: np.ndarray, truth: np.ndarray) -> Callable[[np.ndarray], float]:
+    """Minus the mean absolute error."""
+    return lambda some: -float(np.abs(codes[some] - truth[some]).mean())
+
+
+def squares(values: np.ndarray, truth: np.ndarray) -> Callable[[np.ndarray], float]:
+    """Minus the root mean squared error."""
+    return lambda some: -mh.metrics.rmse(values[some], truth[some])
+
+
+def overlap(sets: np.ndarray, truth: list[Any]) -> Callable[[np.ndarray], float]:
+    """F1 of the labels."""
+    return lambda some: mh.metrics.set_scores(sets[some], [truth[place] for place in some.tolist()]).f1
+
+
+def words(sentences: np.ndarray, truth: list[str]) -> Callable[[np.ndarray], float]:
+    """Minus the word error rate."""
+    return lambda some: -mh.metrics.word_error_rate(sentences[some].tolist(), [truth[one] for one in some.tolist()])
+
+
+def log_losses(model: Any, test: Any) -> Callable[[np.ndarray], float]:
+    """Minus the log-loss of held-out decided comparisons, of workers who are not named."""
+    left, right = test["left"].tolist(), test["right"].tolist()
+    chances = model.predict_proba(left, right)[:, :2]
+    chances = chances / chances.sum(axis=1, keepdims=True)
+    won = (test["label"] == test["right"]).to_numpy().astype(int)
+    losses = -np.log(np.maximum(chances[np.arange(len(won)), won], 1e-12))
+    return lambda some: -float(losses[some].mean())
+
+
+def comparisons() -> dict[str, Callable[[], Any]]:
+    """Logs of comparisons, with the columns worker, left, right and label (the winner, or "tie")."""
+    import pandas as pd
+
+    def read(name: str) -> Any:
+        path = next((gold.SHARED / name).glob("labels.*"))
+        frame = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path, dtype=str)
+        frame = frame.astype(str)
+        if "same_output" in frame:
+            frame = frame[frame["same_output"] != "1"]
+        frame = frame.sample(min(len(frame), MOST_COMPARED), random_state=0)
+        return frame[["worker", "left", "right", "label"]].reset_index(drop=True)
+
+    names = ("convarg", "age_pairs", "music_sim_pairs", "wmt15_ranking")
+    return {name: lambda name=name: read(name) for name in names}
+
+
+def report_kinds() -> None:
+    """Print a row per log and baseline, and the number of logs on which the default is below one beyond noise."""
+    rows = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for one in rivals():
+            rows += one.rows()
+            print(one.kind, one.name, flush=True)
+    print(harness.markdown(rows))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=30)
     parser.add_argument("--real", action="store_true")
+    parser.add_argument("--kinds", action="store_true")
     asked = parser.parse_args()
+    if asked.kinds:
+        report_kinds()
+        return
     if asked.real:
         report_real(asked.draws)
     else:

@@ -82,15 +82,15 @@ def _sample(posterior: StreamedPosterior) -> tuple[_core.Table, Array]:
     ), np.concatenate(rows)
 
 
-def probability_of_correlation(correlation: float, error: float) -> float:
-    """How probable it is that errors are correlated at all, given an estimate and its standard error."""
+def probability_of_correlation(correlation: float, error: float, odds: float = _ODDS) -> float:
+    """How probable it is that errors are correlated at all, given an estimate, its standard error and prior odds."""
     error = hypot(error, _SLACK)
     independent = _density(correlation / error) / error
     # The mean of the normal density of the estimate over the Gamma distribution, by completing the square.
     margin = (correlation - error**2 / _SCALE) / error
     tilt = exp(0.5 * (error / _SCALE) ** 2 - correlation / _SCALE)
     dependent = tilt * error * (margin * 0.5 * erfc(-margin / sqrt(2)) + _density(margin)) / _SCALE**2
-    return _ODDS * dependent / (_ODDS * dependent + independent)
+    return odds * dependent / (odds * dependent + independent)
 
 
 def discount(correlation: float, error: float) -> float:

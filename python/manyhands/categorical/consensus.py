@@ -165,8 +165,8 @@ class Consensus(Anchored, default=True):
         other answer (with a :class:`~manyhands.errors.GoldWarning`).
     panel
         Whether all votes on a task count as one, because errors of the workers coincide. None to decide by the layout
-        of the log: at most 30 workers with at least half of all possible answers, unless the log shows that their
-        errors are independent, which it seldom can with three to five workers.
+        of the log: at most 30 workers with at least half of all possible answers. From six workers on, the estimated
+        correlation must also be 0.1 or more; logs of fewer workers seldom show that errors are independent.
     protected, max_iter, tol
         Passes of each member, as in :class:`HierarchicalDawidSkene`.
 

@@ -11,7 +11,7 @@ from manyhands import metrics
 from manyhands._base.checks import check_number, plural
 from manyhands._base.estimator import Array
 from manyhands._base.fitted import number, numbers, part, setting, texts
-from manyhands.categorical._calibration import CORRELATION, discount, error_correlation
+from manyhands.categorical._calibration import CORRELATION, discount, error_correlation, probability_of_correlation
 from manyhands.categorical._passes import expected_counts
 from manyhands.categorical._posterior import Posterior
 from manyhands.categorical._priors import Told
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
 #: A panel by its layout: at most that many workers, who gave at least this share of all possible answers.
 _MOST_WORKERS, _LEAST_DENSITY = 30, 0.5
-#: The correlation of errors that the log must be able to exclude (by two standard errors) for independent workers.
-_LEAST_CORRELATION = 0.1
+#: The correlation of errors of a panel, and the number of workers from which a log shows it.
+_LEAST_CORRELATION, _ENOUGH_WORKERS = 0.1, 6
+#: Standard errors by which logs of fewer workers must exclude it.
+_MARGIN = 2.0
 #: Votes of a panel together count as one.
 PANEL_DISCOUNT = 1.0
 #: Standard deviation of what errors that all workers share hide of a worker's accuracy.
@@ -38,12 +40,14 @@ _LEAST_ANSWERS, _MOST_ANSWERS = 2.0, 500.0
 def looks_like_panel(votes: Annotations, correlation: float, error: float) -> bool:
     """Whether the same few workers answered most tasks, and the log does not show that they err independently.
 
-    With three to five workers hardly any log can show that.
+    With three to five workers hardly any log can show that, so that it must be beyond doubt. From six on the estimate
+    decides: with two standard errors as a margin, half of the logs of six independent workers would be panels.
     """
+    margin = _MARGIN if votes.n_workers < _ENOUGH_WORKERS else 0.0
     return (
         2 <= votes.n_workers <= _MOST_WORKERS
         and votes.n_annotations >= _LEAST_DENSITY * votes.n_workers * votes.n_tasks
-        and correlation + 2 * error >= _LEAST_CORRELATION
+        and correlation + margin * error >= _LEAST_CORRELATION
     )
 
 
@@ -121,6 +125,9 @@ class Dependence:
     declared: bool = field(metadata=setting(bool))
     #: The discount otherwise: for a panel, of a log without the layout of one; else of a panel.
     otherwise: float = field(metadata=number(least=0))
+    #: The probability that errors are correlated, from even odds: how far skills and their standard errors follow it.
+    #: Confidences start from odds of three to one, which is the safe side for them but not for these errors.
+    evidence: float = field(metadata=number(least=0))
 
     @property
     def degree(self) -> float:
@@ -144,12 +151,14 @@ def settle_dependence(
     """Decide how far errors coincide, with posterior, class prior, crowd prior and expected counts of a model."""
     if correlation is not None:
         estimate_given = np.array([float(correlation), 0.0])
-        return Dependence(float(correlation), estimate_given, panel=False, declared=True, otherwise=PANEL_DISCOUNT)
+        degree = min(1.0, float(correlation) / CORRELATION)
+        return Dependence(float(correlation), estimate_given, False, True, PANEL_DISCOUNT, degree)
     estimate = error_correlation(votes.passes, *crowd)
     usual = discount(*estimate)
     is_panel = looks_like_panel(votes, *estimate) if panel is None else bool(panel)
     discounts = (PANEL_DISCOUNT, usual) if is_panel else (usual, PANEL_DISCOUNT)
-    return Dependence(discounts[0], np.array(estimate), is_panel, panel is not None, discounts[1])
+    evidence = 1.0 if is_panel else probability_of_correlation(*estimate, odds=1.0)
+    return Dependence(discounts[0], np.array(estimate), is_panel, panel is not None, discounts[1], evidence)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,7 +230,7 @@ class Anchored(Aggregator):
         return self._fitted().fit_as(AnchoredFit).agreement
 
     def _worker_measures(self) -> metrics.Worth:
-        return self._agreement.skills(super()._worker_measures(), self._dependence.degree)
+        return self._agreement.skills(super()._worker_measures(), self._dependence.evidence)
 
     def workers_frame(self) -> pa.Table:
         """Return one row per worker, as an Arrow table: the columns of every aggregator, and ``n_gold`` with gold.
