@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 import manyhands as mh
-from manyhands.desk import AnswerError, ConflictError, Desk, Journal, export
+from manyhands.desk import AnswerError, ConflictError, Desk, Journal, export, label_studio
 from manyhands.desk.accuracy import OPEN, RIGHT, SKIPPED, WRONG, accuracy, effective_annotators
 from manyhands.desk.sampling import CHOICES, LEASE, Queue
 
@@ -559,6 +559,85 @@ def test_decisions_of_every_kind_go_to_platforms(tmp_path, kind, value, platform
             else:
                 (suggestion,) = record["suggestions"].values()
                 assert suggestion["agent"] == "ann"
+
+
+@pytest.mark.parametrize("platform", ["label-studio", "argilla"])
+@pytest.mark.parametrize("kind", ["categorical", "ordinal", "multilabel", "numeric", "pairwise", "texts", "sequences"])
+def test_files_for_platforms_are_read_back_as_the_decisions(tmp_path, kind, platform):
+    if (kind, platform) == ("pairwise", "argilla"):
+        pytest.skip("Argilla has no question about pairs")
+    log = mh.simulate(kind=kind, seed=1).log
+    if kind == "sequences":
+        words = {one: " ".join(f"w{place}" for place in range(20)) for one in log.sequences.tolist()}
+        log = log.showing(words)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = mh.aggregate(log)
+    decisions = {}
+    with Desk(model, tmp_path / "d") as desk:
+        for place in range(12):
+            task = desk.next("w1")
+            answer = {
+                "multilabel": [0, 1 + place % 3],
+                "numeric": place / 2,
+                "texts": f"a b {place % 3}",
+                "sequences": [{"start": place, "end": place + 2, "tag": "t1"}],
+            }.get(kind, place % 3)
+            if kind == "pairwise":
+                answer = task["task"][place % 2]
+            outcome = desk.adjudicate(task["task"], answer, by="ann", client="w1")
+            decisions[str(task["task"])] = outcome["decision"]["answer"]
+        export(desk, str(tmp_path / "out.json"), platform)
+    records = json.loads((tmp_path / "out.json").read_text("utf-8"))
+    # What a platform adds: who answered, and answers in the place of suggestions.
+    for place, record in enumerate(records):
+        if platform == "label-studio":
+            record["id"] = place
+            record["annotations"][0]["completed_by"] = 1
+        else:
+            record["responses"] = {
+                name: [{"value": one["value"], "user_id": "u1", "status": "submitted"}]
+                for name, one in record.pop("suggestions").items()
+            }
+    (tmp_path / "back.json").write_text(json.dumps(records), "utf-8")
+    back = mh.read(tmp_path / "back.json", kind="texts" if kind == "texts" else None)
+    ids = [record["data"]["task"] if platform == "label-studio" else record["id"] for record in records]
+    names = {place if platform == "label-studio" else one: one for place, one in enumerate(ids)}
+    if kind == "sequences":
+        spans = back.spans().to_pylist()
+        text = words[0]
+        marked = {names[one["sequence"]]: (text[one["start"] : one["end"]], one["tag"]) for one in spans}
+        assert marked == {task: (f"w{one['start']} w{one['start'] + 1}", "t1") for task, (one,) in decisions.items()}
+        return
+    frame = back.to_frame().to_pylist()
+    if kind == "pairwise":
+        assert {str([int(one["left"]), int(one["right"])]): int(one["winner"]) for one in frame} == decisions
+        return
+    role = next(name for name in frame[0] if name not in ("task", "worker"))
+    value = {"numeric": float, "texts": str, "multilabel": lambda one: sorted(map(int, one))}.get(kind, int)
+    assert {names[one["task"]]: value(one[role]) for one in frame} == decisions
+
+
+def test_label_studio_counts_characters_where_the_log_counts_tokens(tmp_path):
+    log = mh.simulate(kind="sequences", seed=1).log
+    log = log.showing({one: "  ".join(f"w{place}" for place in range(20)) for one in log.sequences.tolist()})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = mh.aggregate(log)
+    with Desk(model, tmp_path / "d") as desk:
+        task, other = log.sequences.tolist()[:2]
+        value = {"start": 4, "end": 10, "labels": ["t1"]}  # w1  w2
+        annotation = {"ground_truth": True, "result": [{"value": value}], "completed_by": 7}
+        content = {"action": "ANNOTATION_CREATED", "task": {"id": task}, "annotation": annotation}
+        assert label_studio.webhook(desk, content) == {"recorded": True}
+        (record,) = desk.decisions().values()
+        assert record["answer"] == [{"start": 1, "end": 3, "tag": "t1"}]
+        (result,) = label_studio.predict(desk, {"tasks": [{"id": task}]})["results"]
+        assert [one["value"] for one in result["result"]] == [value | {"text": "w1  w2"}]
+        value["start"] = 5  # in the middle of a word
+        with pytest.raises(AnswerError, match="does not begin"):
+            label_studio.webhook(desk, content | {"task": {"id": other}})
+        assert len(desk.decisions()) == 1
 
 
 def _other(kind: str, answer: object, task: dict) -> object:

@@ -131,6 +131,35 @@ def test_a_full_disk_leaves_no_part_of_a_record(tmp_path, monkeypatch, step):
     assert [one["task"] for one in Journal(tmp_path, HEADER, read_only=True).records] == ["q0", "q2"]
 
 
+_FULL = """
+import resource, signal, sys
+from manyhands.desk.journal import Journal, JournalError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+with Journal(sys.argv[1], {"log": "a1", "kind": "categorical"}) as journal:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, resource.RLIM_INFINITY))
+    n_failed = 0
+    for place in range(100):
+        try:
+            journal.append({"do": "decide", "task": f"q{place}", "answer": "x" * 40})
+        except JournalError:
+            n_failed += 1
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    journal.append({"do": "decide", "task": "last", "answer": "x"})
+    print(len(journal.records), n_failed)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no limits of files on Windows")
+def test_a_file_that_cannot_grow_keeps_what_was_acknowledged_and_goes_on(tmp_path):
+    output = subprocess.run([sys.executable, "-c", _FULL, str(tmp_path)], capture_output=True, text=True, check=True)
+    n_records, n_failed = map(int, output.stdout.split())
+    assert n_records + n_failed == 101
+    assert n_records > 5
+    assert n_failed > 50
+    records = Journal(tmp_path, HEADER, read_only=True).records
+    assert [one["task"] for one in records] == [*(f"q{place}" for place in range(n_records - 1)), "last"]
+
+
 def test_after_a_failure_that_cannot_be_taken_back_nothing_more_is_written(tmp_path, monkeypatch):
     with Journal(tmp_path, HEADER) as journal:
         journal.append(decide("q0"))

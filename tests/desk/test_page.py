@@ -53,6 +53,7 @@ def model():
     frame = crowd.to_frame().to_pydict()
     words = dict(zip(sorted(set(frame["label"])), ["cat", "dog", EVIL], strict=True))
     frame["label"] = [words[one] for one in frame["label"]]
+    frame["worker"] = [f"{one} {EVIL}" for one in frame["worker"]]
     log = mh.Annotations.from_frame(frame)
     return mh.MajorityVote().fit(log.showing({task: f"{task}: {EVIL} & <b>bold</b>" for task in log.tasks.tolist()}))
 

@@ -169,15 +169,13 @@ def _from_scratch(desk: Desk, platform: str) -> list[dict[str, Any]]:
 
 
 def _label_studio(desk: Desk, row: int, record: Mapping[str, Any]) -> dict[str, Any]:
-    question, answer = desk.question, record["answer"]
+    question: Any = desk.question
+    answer = record["answer"]
     kind, name = _CONTROLS[question.form]
     control = {"from_name": "label", "to_name": "text", "type": kind}
     if question.form == "spans":
-        text = question.shown(row) or ""
-        values = [
-            {"start": one["start"], "end": one["end"], "text": text[one["start"] : one["end"]], name: [one["tag"]]}
-            for one in answer
-        ]
+        spans = question.in_text(row, answer)
+        values = [{"start": one["start"], "end": one["end"], "text": one["text"], name: [one["tag"]]} for one in spans]
     elif question.form == "pair":
         sides = question.task(row)
         values = [{name: "left" if answer == sides[0] else "right"}] if answer is not None else []
@@ -193,16 +191,23 @@ def _label_studio(desk: Desk, row: int, record: Mapping[str, Any]) -> dict[str, 
     }
     # Label Studio rejects annotations by people who have no account there.
     data = {"task": _text(question.task(row)), "text": question.shown(row), "adjudicator": record["by"]}
+    if question.form == "pair":
+        data |= dict(zip(("left", "right"), map(_text, question.task(row)), strict=True))
     return {"data": data, "annotations": [annotation]}
 
 
 def _argilla(desk: Desk, row: int, record: Mapping[str, Any]) -> dict[str, Any]:
-    question, answer = desk.question, record["answer"]
+    question: Any = desk.question
+    answer = record["answer"]
     if question.form == "spans":
-        answer = [{"start": one["start"], "end": one["end"], "label": one["tag"]} for one in answer]
+        spans = question.in_text(row, answer)
+        answer = [{"start": one["start"], "end": one["end"], "label": one["tag"]} for one in spans]
+    elif question.form == "labels" or (question.form == "choice" and not question.votes.ordered):
+        answer = [str(one) for one in answer] if isinstance(answer, list) else str(answer)  # ratings alone are numbers
     suggestion = {"value": answer, "score": 1.0, "agent": record["by"] or "manyhands desk"}
     fields = {"text": question.shown(row) or _text(question.task(row))}
-    return {"id": _text(question.task(row)), "fields": fields, "suggestions": {question.columns[0]: suggestion}}
+    name = "spans" if question.form == "spans" else question.columns[0]
+    return {"id": _text(question.task(row)), "fields": fields, "suggestions": {name: suggestion}}
 
 
 def _ids(desk: Desk, row: int) -> dict[str, Any]:

@@ -63,11 +63,8 @@ def _prediction(desk: Desk, task: Any, control: dict[str, str]) -> dict[str, Any
 def _values(question: Any, row: int, answer: Any, name: str) -> list[dict[str, Any]]:
     """An answer as values of regions."""
     if question.form == "spans":
-        text = question.shown(row) or ""
-        return [
-            {"start": one["start"], "end": one["end"], "text": text[one["start"] : one["end"]], name: [one["tag"]]}
-            for one in answer
-        ]
+        spans = question.in_text(row, answer)
+        return [{"start": one["start"], "end": one["end"], "text": one["text"], name: [one["tag"]]} for one in spans]
     if question.form == "number":
         return [{name: answer}]
     return [{name: [str(one) for one in (answer if isinstance(answer, list) else [answer])]}]
@@ -110,8 +107,8 @@ def webhook(desk: Desk, content: Mapping[str, Any]) -> dict[str, Any]:
         return {"recorded": False, "reason": "the annotation is not marked as ground truth"}
     task = _id(content.get("task"))
     person = _person(annotation.get("completed_by"))
-    answer = _answer_of(desk, annotation.get("result"))
     row = desk.question.row(task)
+    answer = _answer_of(desk, row, annotation.get("result"))
     record = desk.decisions().get(row)
     if record is not None:
         if record["answer"] == desk.question.parse(row, answer):
@@ -123,7 +120,7 @@ def webhook(desk: Desk, content: Mapping[str, Any]) -> dict[str, Any]:
     return {"recorded": True}
 
 
-def _answer_of(desk: Desk, result: Any) -> Any:
+def _answer_of(desk: Desk, row: int, result: Any) -> Any:
     """The answer in the regions of an annotation."""
     form = desk.question.form
     if form not in _CONTROLS:
@@ -131,9 +128,11 @@ def _answer_of(desk: Desk, result: Any) -> Any:
     regions = [one for one in result if isinstance(one, Mapping)] if isinstance(result, list) else []
     values = [one["value"] for one in regions if isinstance(one.get("value"), Mapping)]
     if form == "spans":
+        question: Any = desk.question
         return [
-            {"start": one.get("start"), "end": one.get("end"), "tag": tag}
+            {"start": start, "end": end, "tag": tag}
             for one in values
+            for start, end in [question.from_text(row, one.get("start"), one.get("end"))]
             for tag in (one.get("labels") if isinstance(one.get("labels"), list) else [None])
         ]
     names = ("number", "rating") if form == "number" else (_CONTROLS[form][2],)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -313,6 +314,32 @@ class Spans(Question):
             inside = bool(begins) and ends[-1] <= len(text)
             words = [text[a:b] if inside else str(a) for a, b in zip(begins, ends, strict=True)]
         return {"tokens": [list(one) for one in zip(begins, ends, words, strict=True)]}
+
+    def in_text(self, row: int, answer: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Spans with the positions of characters in the text that the task shows, and their words."""
+        text = self.shown(row) or ""
+        starts, ends = self._characters(row)
+        return [
+            {**one, "start": start, "end": end, "text": text[start:end]}
+            for one in answer
+            for start, end in [(starts.get(one["start"], one["start"]), ends.get(one["end"], one["end"]))]
+        ]
+
+    def from_text(self, row: int, start: Any, end: Any) -> tuple[Any, Any]:
+        """The positions of a span of characters as the log counts them."""
+        starts, ends = ({place: token for token, place in one.items()} for one in self._characters(row))
+        return (starts.get(start, start), ends.get(end, end)) if type(start) is type(end) is int else (start, end)
+
+    def _characters(self, row: int) -> tuple[dict[int, int], dict[int, int]]:
+        """Where each token starts and ends in the text, if the log counts tokens; else nothing."""
+        begins, ends = self._bounds(row)
+        words = list(re.finditer(r"\S+", self.shown(row) or ""))
+        if begins != list(range(len(words))):
+            return {}, {}
+        return (
+            {token: word.start() for token, word in zip(begins, words, strict=True)},
+            {token: word.end() for token, word in zip(ends, words, strict=True)},
+        )
 
     def _bounds(self, row: int) -> tuple[list[int], list[int]]:
         first = int(self._grid.starts[row])
