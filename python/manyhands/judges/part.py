@@ -182,11 +182,11 @@ class Part:
                 return measured
         votes = self.votes
         if n < data.n_judges:
-            task, judge, label = votes.table.columns()
+            tasks, judges, labels = votes.table.columns()
             votes = Annotations.from_codes(
-                task,
-                np.searchsorted(names, judge),
-                label,
+                tasks,
+                np.searchsorted(names, judges),
+                labels,
                 n_tasks=data.n_items,
                 n_workers=n,
                 n_classes=votes.n_classes,
