@@ -325,7 +325,7 @@ def main() -> None:
     other = (0.6 * base + 0.8 * rng.normal(size=N_ITEMS) > 0.2).astype(float)
     scores = 3 + base + rng.normal(size=N_ITEMS)
     grades = np.clip(np.round(scores), 1, 5)
-    noisy = part_of(np.clip(np.round(scores[:, None] + rng.normal(size=(N_ITEMS, 9))), 1, 5), "numbers")
+    noisy = part_of(np.clip(np.round(scores[:, None] + rng.normal(size=(N_ITEMS, 9))), 1, 5), "numeric")
     rows += scenario(
         "simulated, clusters of 5, mean", noisy, grades, args.draws, rng, share=False, bounds=(1, 5), clusters=5
     )
@@ -346,7 +346,7 @@ def main() -> None:
     noise = 0.7 * rng.normal(size=(N_ITEMS, 1)) + 0.7 * rng.normal(size=(N_ITEMS, 9))
     scores = np.clip(np.round(grades[:, None] + rng.normal(0, 0.5, 9) + noise), 1, 5)
     rows += scenario(
-        "simulated, mean grade 1 to 5", part_of(scores, "numbers"), grades, args.draws, rng, share=False, bounds=(1, 5)
+        "simulated, mean grade 1 to 5", part_of(scores, "numeric"), grades, args.draws, rng, share=False, bounds=(1, 5)
     )
     shared = rng.random(N_ITEMS)
     truths = tuple((0.5 * shared + 0.5 * rng.random(N_ITEMS) < cut).astype(float) for cut in (0.6, 0.5))
@@ -359,12 +359,12 @@ def main() -> None:
     if folder.is_dir():
         for share in (0.3, 0.1):
             scores, truth = civil(folder, share, rng)
-            rows += scenario(f"Civil Comments, share {share:g}", part_of(scores, "numbers"), truth, args.draws, rng)
+            rows += scenario(f"Civil Comments, share {share:g}", part_of(scores, "numeric"), truth, args.draws, rng)
     for name, numbers in (("framing", False), ("lgbteen", False), ("cebab_stars", True)):
         folder = Path(args.data) / f"judges_{name}"
         if folder.is_dir():
             verdicts, truth = of_people(folder, numbers)
-            part = part_of(verdicts, "numbers" if numbers else None)
+            part = part_of(verdicts, "numeric" if numbers else None)
             bounds = (1.0, 5.0) if numbers else (0.0, 1.0)
             what = "mean grade" if numbers else f"share {truth.mean():.2f}"
             rows += scenario(f"{name}, {what}", part, truth, args.draws, rng, share=not numbers, bounds=bounds)

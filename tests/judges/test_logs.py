@@ -53,7 +53,7 @@ def test_the_truth_in_a_log_precedes_the_verdicts_of_people() -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_scores_are_chosen_by_their_kind() -> None:
     runs = [LOGS / "deepeval_judge-a.json", LOGS / "deepeval_judge-b.json"]
-    shares, numbers = (mh.judges.panel(runs, kind=kind) for kind in ("classes", "numbers"))
+    shares, numbers = (mh.judges.panel(runs, kind=kind) for kind in ("categorical", "numeric"))
     assert shares.criteria == numbers.criteria == ["Answer Relevancy", "Faithfulness"]
     for panel in (shares, numbers):
         (failed,) = (row for row in panel.failures().to_pylist() if row["where"] == "everywhere" and row["n_failed"])

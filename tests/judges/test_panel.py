@@ -687,7 +687,7 @@ def test_a_judge_that_failed_everywhere() -> None:
     ("change", "settings", "match"),
     [
         ({"score": [1, 2, 11]}, {"scale": (0, 10)}, "11"),
-        ({"score": ["1", "2", "good"]}, {"kind": "numbers"}, "good"),
+        ({"score": ["1", "2", "good"]}, {"kind": "numeric"}, "good"),
         ({"label": ["red", "blue", "red"]}, {}, "positive"),
         ({"label": ["red", "blue", "red"]}, {"positive": "green"}, "green"),
         ({"label": ["red", "blue", "red"]}, {"values": {"red": 1}}, "blue"),

@@ -62,7 +62,9 @@ def test_the_published_rule(seed: int, numbers: bool) -> None:
     rng = np.random.default_rng(seed)
     humans = {name: {item: one for item, one in reply.items() if rng.random() < 0.8} for name, reply in humans.items()}
     rate, advantage, p = rule_of_the_paper(humans, judge, 0.1, numbers)
-    outcome = mh.judges.replacement_test(humans, judge, kind="numbers" if numbers else "classes", epsilon=0.1, test="t")
+    outcome = mh.judges.replacement_test(
+        humans, judge, kind="numeric" if numbers else "categorical", epsilon=0.1, test="t"
+    )
     assert outcome.winning_rate == rate
     assert outcome.passed == (rate >= 0.5)
     assert outcome.advantage == pytest.approx(advantage, abs=1e-12)
@@ -83,7 +85,7 @@ def test_the_published_rule_on_panels(name: str) -> None:
         humans = {who: {item: float(one) for item, one in reply.items()} for who, reply in humans.items()}
         judge = {item: float(one) for item, one in judge.items()}
     rate, advantage, p = rule_of_the_paper(humans, judge, 0.15, numbers)
-    kind = "numbers" if numbers else "classes"
+    kind = "numeric" if numbers else "categorical"
     outcome = mh.judges.replacement_test(humans, judge, kind=kind, epsilon=0.15, test="t")
     assert outcome.winning_rate == pytest.approx(rate, abs=1e-12)
     assert outcome.advantage == pytest.approx(advantage, abs=1e-12)
@@ -151,10 +153,10 @@ def test_by_matches_scipy() -> None:
 def test_a_good_judge_passes_and_a_bad_one_does_not() -> None:
     humans, good = crowd(200, 0.95, 5)
     bad = crowd(200, 0.1, 5)[1]
-    passed = mh.judges.replacement_test(humans, good, kind="classes")
+    passed = mh.judges.replacement_test(humans, good, kind="categorical")
     assert passed.passed
     assert passed.low < passed.advantage < passed.high
-    failed = mh.judges.replacement_test(humans, bad, kind="classes", epsilon=0.1)
+    failed = mh.judges.replacement_test(humans, bad, kind="categorical", epsilon=0.1)
     assert not failed.passed
     assert failed.advantage < passed.advantage
 
@@ -167,9 +169,9 @@ def test_answers_of_every_kind() -> None:
         return [(int(s), int(s) + 3, "x") for s in rng.integers(0, 3, 2) + 10 * np.arange(2) + shift]
 
     pieces = {
-        "sets": lambda wrong: set(rng.choice(list("abcd"), 2)) if wrong else {"a", "b"},
+        "multilabel": lambda wrong: set(rng.choice(list("abcd"), 2)) if wrong else {"a", "b"},
         "texts": lambda wrong: "some other words here" if wrong else "the quick brown fox",
-        "spans": lambda wrong: spans(5) if wrong else [(0, 3, "x"), (10, 13, "x")],
+        "sequences": lambda wrong: spans(5) if wrong else [(0, 3, "x"), (10, 13, "x")],
         "boxes": lambda wrong: [(5.0, 5.0, 9.0, 9.0, "x")] if wrong else [(0.0, 0.0, 4.0, 4.0, "x")],
     }
     for kind, make in pieces.items():
@@ -185,20 +187,20 @@ def test_answers_of_every_kind() -> None:
 
 def test_tables_and_frames_give_the_same_as_mappings() -> None:
     humans, judge = crowd(60, 0.8, 7)
-    expected = mh.judges.replacement_test(humans, judge, kind="classes")
+    expected = mh.judges.replacement_test(humans, judge, kind="categorical")
     rows = [(item, name, one) for name, reply in humans.items() for item, one in reply.items()]
     task, worker, label = (list(column) for column in zip(*rows, strict=True))
     frame = pa.table({"task": task, "worker": worker, "label": label})
     table = mh.Annotations.from_frame(frame)
     of_judge = pa.table({"task": list(judge), "label": list(judge.values())})
     for people, machine in ((frame, of_judge), (table, judge), (frame, {"gpt": judge})):
-        outcome = mh.judges.replacement_test(people, machine, kind="classes")
+        outcome = mh.judges.replacement_test(people, machine, kind="categorical")
         assert (outcome.advantage, outcome.winning_rate) == (expected.advantage, expected.winning_rate)
     texts = mh.Texts.from_frame({"task": task, "worker": worker, "text": [f"answer {one}" for one in label]})
     words = {item: f"answer {one}" for item, one in judge.items()}
     assert mh.judges.replacement_test(texts, words).kind == "texts"
     ratings = mh.Ratings.from_frame({"task": task, "worker": worker, "value": label})
-    assert mh.judges.replacement_test(ratings, judge).kind == "numbers"
+    assert mh.judges.replacement_test(ratings, judge).kind == "numeric"
 
 
 def test_boxes_and_spans_of_tables() -> None:
@@ -236,6 +238,6 @@ def test_bad_input_is_named(change: dict, match: str) -> None:
 def test_annotators_with_few_items_are_named() -> None:
     humans, judge = crowd(60, 0.8, 9)
     humans["late"] = {0: 1, 1: 2}
-    outcome = mh.judges.replacement_test(humans, judge, kind="classes")
+    outcome = mh.judges.replacement_test(humans, judge, kind="categorical")
     assert any("late" in remark for remark in outcome.warnings)
     assert "late" not in outcome.frame().column("annotator").to_pylist()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyhands._base import arrow
-from manyhands._base.checks import check_number, plural, preview, warn_of_data
+from manyhands._base.checks import check_choice, check_number, plural, preview, warn_of_data
 from manyhands._base.estimator import Array
 from manyhands.audit.effective import EffectiveNumber
 from manyhands.audit.groups import groups
@@ -89,9 +89,9 @@ def panel(
         Names of columns that are not found by themselves. `system` is what was judged (a model or version), `cluster`
         marks items that belong together, such as the turns of a conversation; `stratum` marks strata of which the
         human labels are random samples.
-    kind : {"classes", "numbers"}, optional
+    kind : {"categorical", "numeric"}, optional
         What verdicts are; by default numbers if all of them are numbers other than 0 and 1. Of a log with both, classes
-        are taken. ``"categorical"`` and ``"numeric"`` mean the same.
+        are taken.
     positive : value or list of values, optional
         The classes that count as a pass; known for names such as ``pass``, ``yes``, ``C`` and ``correct``.
     values : mapping, optional
@@ -152,9 +152,8 @@ def panel(
         "stratum": stratum,
         "time": time,
     }
-    kind = next((own for own, general in KINDS.items() if general == kind), kind)
-    if kind not in (None, *KINDS):
-        raise ValueError(f"kind must be 'classes' ('categorical') or 'numbers' ('numeric'), not {kind!r}")
+    if kind is not None:
+        check_choice("kind", kind, KINDS)
     if scale is not None and not (len(scale) == 2 and scale[0] < scale[1]):
         raise ValueError(f"scale must be a pair of increasing numbers, not {scale!r}")
     log = table_of(verdicts, column_names, "the log", layout=layout, kind=kind)

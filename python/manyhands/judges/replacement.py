@@ -23,7 +23,7 @@ from manyhands.metrics.intervals import student_quantile
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Kinds = Literal["classes", "numbers", "sets", "texts", "spans", "boxes"]
+Kinds = Literal["categorical", "numeric", "multilabel", "texts", "sequences", "boxes"]
 Tests = Literal["score", "t"]
 #: Answers by person and item.
 Answers = dict[Any, dict[Any, Any]]
@@ -36,15 +36,6 @@ _FIELDS = {
     "texts": ("text",),
     "sequences": ("start", "end", "tag"),
     "boxes": ("x1", "y1", "x2", "y2", "label"),
-}
-_KIND_OF = {
-    "categorical": "classes",
-    "ordinal": "classes",
-    "numeric": "numbers",
-    "multilabel": "sets",
-    "texts": "texts",
-    "sequences": "spans",
-    "boxes": "boxes",
 }
 _LEVEL = 0.95
 _TINY = 1e-12
@@ -129,7 +120,7 @@ def replacement_test(
         table of manyhands: classes, numbers, sets of labels, texts, spans or boxes. Items need two or more annotators.
     judge : mapping, frame or table
         Answers of the judge: ``{item: answer}``, or as `humans` with a single worker.
-    kind : {"classes", "numbers", "sets", "texts", "spans", "boxes"}, optional
+    kind : {"categorical", "numeric", "multilabel", "texts", "sequences", "boxes"}, optional
         What answers are; by default that of the table, or by their type: text is a class, a list of boxes or spans is
         what its items are.
     distance : callable, optional
@@ -169,7 +160,7 @@ def replacement_test(
     >>> truth = rng.integers(0, 3, 100)
     >>> noisy = lambda right: np.where(rng.random(100) < right, truth, rng.integers(0, 3, 100)).tolist()
     >>> humans = {name: dict(enumerate(noisy(0.7))) for name in ("ann", "bob", "eve")}
-    >>> mh.judges.replacement_test(humans, dict(enumerate(noisy(0.9))), kind="classes").passed
+    >>> mh.judges.replacement_test(humans, dict(enumerate(noisy(0.9))), kind="categorical").passed
     True
     """
     check_choice("test", test, get_args(Tests))
@@ -301,7 +292,7 @@ def benjamini_yekutieli(p: Array, level: float) -> Any:
 def _answers(data: Any, what: str) -> tuple[Answers, str | None]:
     """Answers by person and item, and the kind of a table."""
     if isinstance(data, Records):
-        return _of_table(data, what), _KIND_OF.get(data.kind)
+        return _of_table(data, what), _kind_of(data)
     if isinstance(data, Mapping) and data and all(isinstance(one, Mapping) for one in data.values()):
         return {person: dict(reply) for person, reply in data.items()}, None
     try:
@@ -357,8 +348,12 @@ def _by_person(rows: Any, what: str) -> Answers:
     return outcome
 
 
+def _kind_of(table: Records) -> str:
+    return "categorical" if table.kind == "ordinal" else table.kind
+
+
 def _of_table(table: Records, what: str) -> Answers:
-    kind = "categorical" if table.kind == "ordinal" else table.kind
+    kind = _kind_of(table)
     if kind not in _FIELDS:
         raise TypeError(f"{what}: {table.kind} answers have no distance here; pass mappings of answers, and distance=")
     frame = table.to_frame()
@@ -381,16 +376,16 @@ def _kind_by_type(people: Answers) -> str:
     if one is None:
         raise ValueError("humans has no answers")
     if isinstance(one, bool | str | np.bool_):
-        return "classes"
+        return "categorical"
     if isinstance(one, int | float | np.integer | np.floating):
-        return "numbers"
+        return "numeric"
     if isinstance(one, set | frozenset):
-        return "sets"
+        return "multilabel"
     first = next((part for each in people.values() for reply in each.values() for part in reply), None)
     if isinstance(first, tuple | list) and len(first) >= 4:
         return "boxes"
     if isinstance(first, tuple | list):
-        return "spans"
+        return "sequences"
     raise ValueError(f"answers such as {one!r} do not show what they are; pass kind= or distance=")
 
 
@@ -400,19 +395,19 @@ def _scorer(
     """How well an answer agrees with others."""
     if distance is not None:
         return lambda reply, others: -float(np.mean([distance(reply, other) for other in others]))
-    if kind == "numbers":
+    if kind == "numeric":
         for who, each in (*people.items(), ("the judge", machine)):
             for item, reply in each.items():
                 if isinstance(reply, str) or not np.isfinite(reply):
                     raise ValueError(
-                        f"{who}: the answer {reply!r} to item {item!r} is not a number; pass kind='classes'"
+                        f"{who}: the answer {reply!r} to item {item!r} is not a number; pass kind='categorical'"
                     )
         return lambda reply, others: -math.sqrt(float(np.mean([(reply - other) ** 2 for other in others])))
     agree: dict[str, Callable[[Any, Any], float]] = {
-        "classes": lambda one, other: float(one == other),
-        "sets": _jaccard,
+        "categorical": lambda one, other: float(one == other),
+        "multilabel": _jaccard,
         "texts": _alike_texts,
-        "spans": _alike_spans,
+        "sequences": _alike_spans,
         "boxes": _alike_boxes,
     }
     measure = agree[kind]

@@ -53,8 +53,8 @@ _WEAKER = {
 }
 #: Columns of gold in addition.
 _GOLD_ROLES = {"probability": ("probability", "sampling_probability", "inclusion_probability"), "group": ("group",)}
-#: What readers call the kinds of verdicts.
-KINDS = {"classes": "categorical", "numbers": "numeric"}
+#: Kinds of verdicts that a panel can hold.
+KINDS = ("categorical", "numeric")
 #: Texts of verdicts that are failures: no verdict was found.
 FAILED = frozenset(
     ("", "none", "null", "nan", "n/a", "na", "error", "failed", "failure", "unparseable", "parse_error", "invalid",
@@ -227,7 +227,7 @@ def _from_files(
     """Read plain tables with all their columns, and exports as their readers do."""
     worker = columns_by_role.get("judge")
     columns_given = {"worker": worker} if worker is not None else {}
-    log = open_log(data, layout=layout, kind=KINDS.get(kind or "") if layout == "long" else None, **columns_given)
+    log = open_log(data, layout=layout, kind=kind if layout == "long" else None, **columns_given)
     where = preview([str(one.path) for one in log.sources])
     document: Any = None if layout == "wide" else log.document
     if layout == "wide" or isinstance(document, Export):
@@ -683,13 +683,13 @@ def _scheme(
     distinct = {number for number in numbers if number is not None}
     if kind is None:
         plain = None in numbers or distinct <= {0.0, 1.0} or values is not None
-        kind = "classes" if plain else "numbers"
-    if kind == "numbers":
+        kind = "categorical" if plain else "numeric"
+    if kind == "numeric":
         for one, number in zip(reply, numbers, strict=True):
             if number is None:
                 raise ValueError(
                     f"verdicts{about} mix numbers and texts: {one!r} is not a number; correct these, or pass "
-                    "kind='classes'"
+                    "kind='categorical'"
                 )
         return _of_numbers(distinct, human, positive, scale, about)
     every = [*reply, *human]
