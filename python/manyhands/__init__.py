@@ -123,7 +123,16 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         return getattr(import_module(_FROM[name]), name)
-    raise AttributeError(f"module 'manyhands' has no attribute {name!r}")
+    raise AttributeError(f"module 'manyhands' has no attribute {name!r}{_hint(name)}")
+
+
+def _hint(name: str) -> str:
+    """Ask whether a name of a subpackage was meant, or one that is spelled otherwise."""
+    from manyhands._base.spelling import did_you_mean
+
+    own = [*__all__, *_LAZY, *_FROM]
+    filed = {each: f"{package.__name__}.{each}" for package in (moments, categorical) for each in package.__all__}
+    return f" (did you mean {filed[name]}?)" if name in filed else did_you_mean(name, [*own, *filed])
 
 
 def __dir__() -> list[str]:

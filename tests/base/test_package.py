@@ -23,6 +23,17 @@ def test_dir_lists_what_is_public_and_nothing_else():
         getattr(mh, name)
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("GLAD", "manyhands.categorical.GLAD"), ("MultiSPA", "moments.MultiSPA"), ("DawidSkin", "DawidSkene")],
+)
+def test_missing_names_are_answered_with_the_likely_one(name, hint):
+    with pytest.raises(AttributeError, match=rf"did you mean .*{hint}"):
+        getattr(mh, name)
+    with pytest.raises(ValueError, match=r"'maxiter'.*'max_iter'"):
+        mh.DawidSkene().set_params(maxiter=3)
+
+
 def test_star_import_needs_neither_torch_nor_matplotlib():
     code = (
         "import sys\nfrom manyhands import *\nassert MajorityVote and simulate and metrics\n"

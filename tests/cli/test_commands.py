@@ -12,8 +12,8 @@ import manyhands as mh
 from manyhands._base.estimator import Estimator
 from manyhands._base.write import write_table
 from manyhands.categorical.simulate import simulate
-from manyhands.cli import main, methods
-from manyhands.cli.methods import COMPARED, METHODS, methods_of
+from manyhands.cli import main, method_names
+from manyhands.cli.method_names import COMPARED, METHODS, methods_of
 
 
 def test_workers_table(log, capsys):
@@ -139,11 +139,11 @@ def test_aggregators_without_a_name_go_by_that_of_their_class(monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(NewSPAVote, "__module__", "manyhands.categorical.voting")
-        found = methods.methods_of("categorical")["new-spa-vote"]
+        found = method_names.methods_of("categorical")["new-spa-vote"]
     assert found.parameters == ["ties", "seed"]
     assert found.about == "Somebody's next method."
     assert repr(found.build({"ties": "abstain", "tol": 1.0})) == "NewSPAVote(ties='abstain')"
-    assert "new-spa-vote" not in methods.methods_of("categorical")
+    assert "new-spa-vote" not in method_names.methods_of("categorical")
 
 
 def test_compare_fits_the_columns_there_are(log, capsys, monkeypatch):
@@ -320,7 +320,7 @@ def test_methods_are_listed_with_the_default_marked(capsys):
     assert [line.split()[0] for line in lines[1:-1]] == ["bradley-terry", "crowd-bt", "rank-centrality"]
     run("methods --json")
     listed = json.loads(capsys.readouterr().out)["methods"]
-    assert {row["kind"] for row in listed} == set(methods.BY_KIND)
+    assert {row["kind"] for row in listed} == set(method_names.BY_KIND)
     assert all(row["about"] for row in listed)
     assert "max_iter" in next(row for row in listed if row["method"] == "glad")["parameters"]
     assert "'numeric'" in complaint(capsys, "methods --kind numbrs")
@@ -357,7 +357,7 @@ def test_help_fits_a_screen_and_the_rest_is_under_help_all(command, monkeypatch,
     ],
 )
 def test_values_of_parameters(text, value):
-    name, parsed = methods.setting(f"left-bias={text}")
+    name, parsed = method_names.setting(f"left-bias={text}")
     assert name == "left_bias"
     assert parsed == value
     assert type(parsed) is type(value)

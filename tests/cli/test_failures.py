@@ -87,7 +87,7 @@ from manyhands.io import Log
         ("describe odd.doc", "'odd.doc'"),
         ("workers log.csv --worst 2 --best 2", "not allowed with"),
         ("workers log.csv --worst 0", "--worst: must be at least 1"),
-        ("simulate --tasks 5 --workers 5 --classes 2 --crowd magic", "crowd is 'magic'"),
+        ("simulate --tasks 5 --workers 5 --classes 2 --crowd magic", "not 'magic'"),
         (
             "simulate --tasks 5 --workers 5 --classes 2 --crowd a=b",
             "must be a kind, or kinds with their shares",
@@ -341,7 +341,7 @@ def test_formulas_in_csv_are_escaped_where_that_is_asked_for(log, capsys):
 
 def test_every_method_of_the_help_can_be_chosen():
     from manyhands._base.table import Records
-    from manyhands.cli.methods import BY_KIND
+    from manyhands.cli.method_names import BY_KIND
 
     assert set(BY_KIND) <= set(Records._kinds)
     assert "linked-dawid-skene" not in [name for methods in BY_KIND.values() for name in methods]

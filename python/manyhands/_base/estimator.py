@@ -24,6 +24,7 @@ from manyhands._base.names import Names
 from manyhands._base.overlap import Doubts, doubts
 from manyhands._base.progress import Callback, reporting
 from manyhands._base.results import Results
+from manyhands._base.spelling import did_you_mean
 from manyhands._base.table import Records
 from manyhands._base.task_table import Answers
 from manyhands.errors import IdentifiabilityWarning, NotFittedError, OverlapWarning
@@ -52,7 +53,8 @@ class Parameters:
         allowed = self._parameter_names()
         for name, value in params.items():
             if name not in allowed:
-                raise ValueError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(allowed)}")
+                hint = did_you_mean(name, allowed)
+                raise ValueError(f"{type(self).__name__} has no parameter {name!r}{hint}; it has {', '.join(allowed)}")
             setattr(self, name, value)
         return self
 

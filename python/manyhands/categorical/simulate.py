@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyhands import _core
+from manyhands._base.checks import check_choice
 from manyhands._base.data_checks import made_table
 from manyhands._base.names import Codes, Names, sequence
 from manyhands._base.simulation import Simulation
@@ -375,8 +376,7 @@ def _make_crowd(
             "join the makers' arrays and give them as confusion"
         )
     for kind in shares:
-        if kind not in CROWDS:
-            raise ValueError(f"crowd is {kind!r}; give one of {', '.join(map(repr, CROWDS))}")
+        check_choice("crowd", kind, tuple(CROWDS))
     parts = []
     counts = _split(shares, n_workers)
     for i, (kind, count) in enumerate(counts.items()):

@@ -2,7 +2,7 @@
 
 A command's module has ``add``, which declares its arguments, and ``run``, which does the work and imports
 what that needs: ``--help`` must not wait for Arrow. What commands share is in `options` (arguments, checks of
-paths), `methods` (aggregators by name, evaluation) and `console` (tables, JSON, progress, files).
+paths), `method_names` (aggregators by name, evaluation) and `console` (tables, JSON, progress, files).
 
 Exit codes: 0, 1 for a limit that does not hold (judges), 2 for input that cannot be used (with one line on stderr), 130
 after Ctrl-C, 141 when the reader of the output has closed it, 143 after SIGTERM. Any other exception is a
@@ -37,8 +37,8 @@ from manyhands.cli import (
     fairness,
     import_,
     judges,
-    methods_,
-    next_,
+    methods,
+    next,
     promise,
     report,
     shards,
@@ -55,10 +55,10 @@ __all__ = ["main"]
 #: All commands, as help lists them.
 GROUPS = {
     "answers": (aggregate, explain, report, desk, promise),
-    "collecting": (next_,),
+    "collecting": (next,),
     "the crowd": (describe, agreement, workers, audit, fairness),
     "LLM judges": (judges,),
-    "methods": (methods_, compare, bench),
+    "methods": (methods, compare, bench),
     "logs": (import_, simulate, shards),
     "the shell": (completion,),
 }

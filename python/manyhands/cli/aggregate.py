@@ -13,7 +13,7 @@ from manyhands._base.verdict import RELIABILITY, UNITS, Doubts, name_doubt, stat
 from manyhands.categorical.table import Annotations
 from manyhands.cli.console import Stages, number, print_frame, print_json, print_summary, write, write_parts
 from manyhands.cli.kinds import CLASSES, add_kind, read_log, settle_kind
-from manyhands.cli.methods import Truth, add_fit, add_panel, chosen_method
+from manyhands.cli.method_names import Truth, add_fit, add_panel, chosen_method
 from manyhands.cli.options import (
     LAYOUT,
     STDOUT,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from manyhands.cli.aggregate import summary_of_log
 from manyhands.cli.console import Growing, Stages, duration, print_json, print_rows, print_summary
 from manyhands.cli.kinds import add_kind, read_classes
-from manyhands.cli.methods import COMPARED, COMPARED_LARGE, METHODS, Truth, add_fit, check_gold, given_parameters
+from manyhands.cli.method_names import COMPARED, COMPARED_LARGE, METHODS, Truth, add_fit, check_gold, given_parameters
 from manyhands.cli.options import (
     Commands,
     add_command,

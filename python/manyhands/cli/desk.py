@@ -11,7 +11,7 @@ from typing import Any
 from manyhands.cli.aggregate import read_and_fit, report, summary_of_fit, summary_of_log
 from manyhands.cli.console import Stages, number, print_json, print_summary
 from manyhands.cli.kinds import add_kind, settle_kind
-from manyhands.cli.methods import add_fit
+from manyhands.cli.method_names import add_fit
 from manyhands.cli.options import STDIN, Commands, add_command, add_log, add_truth, amount, check_inputs, natural
 
 #: Choices, repeated here: help must not wait for NumPy.

@@ -9,7 +9,7 @@ from manyhands._base.spelling import did_you_mean
 from manyhands.cli.aggregate import read_and_fit, report, summary_of_fit, summary_of_log
 from manyhands.cli.console import Stages, print_facts, print_json, printable, write
 from manyhands.cli.kinds import add_kind, settle_kind
-from manyhands.cli.methods import add_fit
+from manyhands.cli.method_names import add_fit
 from manyhands.cli.options import STDOUT, Commands, add_command, add_log, add_truth, check_inputs
 
 

@@ -65,7 +65,7 @@ class Parser(argparse.ArgumentParser):
         if isinstance(columns, Columns) and word in columns.roles:
             return f" (a column: --columns {word}=COLUMN)"
         if "--set" in self._option_string_actions:
-            from manyhands.cli.methods import all_parameters
+            from manyhands.cli.method_names import all_parameters
 
             if word in all_parameters():
                 return f" (a parameter of the method: --set {word}=VALUE)"

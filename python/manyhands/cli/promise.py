@@ -8,7 +8,7 @@ from typing import Any
 from manyhands.cli.aggregate import known_answers, read_and_fit, report, summary_of_fit, summary_of_log
 from manyhands.cli.console import Stages, number, print_frame, print_json, print_summary, write
 from manyhands.cli.kinds import CLASSES, add_kind, settle_kind
-from manyhands.cli.methods import add_fit
+from manyhands.cli.method_names import add_fit
 from manyhands.cli.options import (
     STDOUT,
     Commands,

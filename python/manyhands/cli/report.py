@@ -8,7 +8,7 @@ from manyhands._base.known import Known
 from manyhands.cli.aggregate import check_known, read_and_fit, report, summary_of_fit, summary_of_log
 from manyhands.cli.console import Stages, print_content, print_json, print_summary
 from manyhands.cli.kinds import add_kind, settle_kind
-from manyhands.cli.methods import Truth, add_fit
+from manyhands.cli.method_names import Truth, add_fit
 from manyhands.cli.options import Commands, add_command, add_log, add_truth, check_inputs, check_outputs
 
 

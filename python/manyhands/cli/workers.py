@@ -6,10 +6,11 @@ import math
 from argparse import Namespace
 from typing import Any
 
+from manyhands._base.checks import check_choice
 from manyhands.cli.aggregate import read_and_fit, report, summary_of_fit, summary_of_log
 from manyhands.cli.console import SHOWN, Stages, print_json, print_summary, print_table, write
 from manyhands.cli.kinds import CLASSES, add_kind, settle_kind
-from manyhands.cli.methods import add_fit
+from manyhands.cli.method_names import add_fit
 from manyhands.cli.options import (
     STDOUT,
     Commands,
@@ -103,8 +104,7 @@ def _sort_workers(table: Any, args: Namespace) -> Any:
 
     numbers = [field.name for field in table.schema if field.name not in ("worker", "n_answers")] + ["n_answers"]
     sort_column = args.sort or numbers[0]
-    if sort_column not in numbers:
-        raise ValueError(f"--sort must be one of {', '.join(numbers)}, not {sort_column!r}")
+    check_choice("sort", sort_column, tuple(numbers))
     key = to_numpy(table.column(sort_column))
     order = np.argsort(key if args.worst else -key, kind="stable")
     return take(table, order[: args.worst or args.best])

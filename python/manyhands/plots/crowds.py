@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from manyhands._base.checks import check_number
+from manyhands._base.checks import check_choice, check_number
 from manyhands._base.data_checks import made_table
 from manyhands.agreement import pairwise
 from manyhands.categorical.table import Annotations, as_annotations
@@ -145,8 +145,7 @@ def workers(model: Any, *, measure: str | None = None, ax: Axes | None = None) -
     if "n_answers" not in frame.column_names or not numbers:
         raise TypeError(f"{type(model).__name__} does not say how many labels its workers gave, and how well")
     column = measure or "skill"
-    if column not in numbers:
-        raise ValueError(f"measure must be one of {', '.join(numbers)}, not {column!r}")
+    check_choice("measure", column, tuple(numbers))
     n_answers, skill = (frame.column(name).to_numpy().astype(float) for name in ("n_answers", column))
     error = frame.column(f"{column}_error").to_numpy() if f"{column}_error" in numbers else None
     ax = axes(ax)
@@ -239,8 +238,7 @@ def history(models: Any, *, name: str | None = None, ax: Axes | None = None) -> 
         values = _of(model, "history_", "history")
         if isinstance(values, Mapping):
             key = name or "loss"
-            if key not in values:
-                raise ValueError(f"name must be one of {', '.join(values)}, not {key!r}")
+            check_choice("name", key, tuple(values))
             values, what = values[key], ("epoch", key.replace("_", " "))
         elif name is not None:
             raise ValueError("name= is for learners, which record several numbers per epoch")
