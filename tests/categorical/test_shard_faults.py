@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from shard_logs import METHODS, ORDER, close
+from shard_logs import METHODS, ORDER, close, write_shards
 
 import manyhands as mh
 from manyhands import _core
@@ -30,7 +30,7 @@ from manyhands.categorical.shards.encoder import Encoder, memory_of
 from manyhands.categorical.shards.journal import Journal
 from manyhands.categorical.shards.passes import Sharded
 from manyhands.categorical.shards.summary import Summary
-from manyhands.categorical.shards.votes import open_shards, write_shards
+from manyhands.categorical.shards.votes import open_shards
 from manyhands.cli import main
 from manyhands.io.shards import _common
 

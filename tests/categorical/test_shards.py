@@ -16,12 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from shard_logs import METHODS, ORDER, close, fresh
+from shard_logs import METHODS, ORDER, close, fresh, write_shards
 
 import manyhands as mh
 from manyhands._base.description import Spread
 from manyhands.categorical.shards.encoder import Encoder
-from manyhands.categorical.shards.votes import write_shards
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::manyhands.errors.OverlapWarning", "ignore::manyhands.errors.ConvergenceWarning"

@@ -14,13 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from shard_logs import write_shards
 
 import manyhands as mh
 from manyhands._base import atomic
 from manyhands._base.write import write_table
 from manyhands.categorical.shards.claim import Claim, write_manifest
 from manyhands.categorical.shards.directory import open_directory
-from manyhands.categorical.shards.votes import open_shards, write_shards
+from manyhands.categorical.shards.votes import open_shards
 from manyhands.cli import main
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyhands.errors.OverlapWarning")

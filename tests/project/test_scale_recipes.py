@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from shard_logs import write_shards
 
 import manyhands as mh
 from manyhands.categorical.shards.directory import open_directory
 from manyhands.categorical.shards.passes import Sharded
-from manyhands.categorical.shards.votes import open_shards, write_shards
+from manyhands.categorical.shards.votes import open_shards
 
 PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 

@@ -1,4 +1,4 @@
-"""Directories of shards: opened, written, and the names of their tasks."""
+"""Directories of shards: opened, and the names of their tasks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyhands._base import data_checks as checks
 from manyhands._base.checks import plural
 from manyhands._base.limits import check_memory
 from manyhands._base.names import Names
@@ -71,33 +70,3 @@ def open_shards(path: str | os.PathLike[str]) -> Annotations:
     <Annotations: 500 annotations of 100 tasks by 10 workers, 3 classes, in 1 shard>
     """
     return Annotations.from_shards(Sharded(open_directory(path)))
-
-
-def write_shards(votes: Annotations, path: str | os.PathLike[str], *, n_shards: int = 1) -> Annotations:
-    """Write a table that is in memory to a directory of shards, of about equally many tasks each.
-
-    There are never more shards than tasks.
-    """
-    from manyhands.categorical.shards.claim import Claim
-    from manyhands.categorical.shards.directory import Writer
-
-    tasks, workers, labels = votes.codes()
-    weights, n_labels = votes.weights, votes.n_labels
-    with Claim(path) as claim:
-        writer = Writer(claim, votes._workers, votes._classes, votes._labels)
-        starts = np.searchsorted(tasks, np.arange(votes.n_tasks + 1))
-        bounds = np.unique(np.linspace(0, votes.n_tasks, min(n_shards, votes.n_tasks) + 1).astype(np.int64))
-        for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-            rows = slice(starts[first], starts[last])
-            table = checks.made_table(
-                tasks[rows] - np.uint32(first),
-                workers[rows],
-                labels[rows],
-                None if weights is None else weights[rows],
-                last - first,
-                votes.n_workers,
-                n_labels,
-                n_classes=votes.n_classes,
-            )
-            writer.add(table, votes._tasks.take(np.arange(first, last)))
-        return Annotations.from_shards(Sharded(writer.finish(votes._unlabelled)))
