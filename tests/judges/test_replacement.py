@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from scipy.optimize import minimize_scalar
-from scipy.stats import false_discovery_control, norm, ttest_1samp
+from scipy.stats import binom, false_discovery_control, multinomial, norm, ttest_1samp
 
 import manyhands as mh
 from manyhands.judges.replacement import benjamini_yekutieli, p_value
@@ -110,8 +110,26 @@ def test_the_score_test_maximizes_the_restricted_likelihood(counts: tuple[int, i
 
     share = minimize_scalar(loss, bounds=(0, (1 - epsilon) / 2), method="bounded", options={"xatol": 1e-12}).x
     variance = 2 * share + epsilon - epsilon**2
-    expected = norm.cdf((d.mean() - epsilon) / np.sqrt(variance / len(d)))
+    expected = norm.cdf((d.mean() + 0.5 / len(d) - epsilon) / np.sqrt(variance / len(d)))
+    more, less, same = counts
+    if not less:
+        expected = max(expected, binom.cdf(more, len(d), epsilon))
+    if not same:
+        expected = max(expected, binom.cdf(more, len(d), (1 + epsilon) / 2))
     assert p_value(d, epsilon, "score") == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(30, 0.1), (30, 0.2), (45, 0.15), (60, 0.1)])
+def test_the_score_test_never_rejects_more_often_than_stated(n: int, epsilon: float) -> None:
+    counts = np.array([(more, less, n - more - less) for more in range(n + 1) for less in range(n + 1 - more)])
+    values = np.array([1.0, -1.0, 0.0])
+    rejected = counts[[p_value(np.repeat(values, one), epsilon, "score") <= 0.05 for one in counts]]
+    errors = [
+        multinomial.pmf(rejected, n, [share + epsilon, share, 1 - epsilon - 2 * share]).sum()
+        for share in np.linspace(0, (1 - epsilon) / 2, 40)
+    ]
+    assert max(errors) <= 0.05
+    assert max(errors) > 0.04
 
 
 @pytest.mark.parametrize(("shares", "test"), [((0.1, 0.0), "score"), ((0.25, 0.15), "score"), ((0.45, 0.35), "score")])

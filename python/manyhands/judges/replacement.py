@@ -16,7 +16,7 @@ from manyhands._base.estimator import Array
 from manyhands._base.frames import names_of
 from manyhands._base.table import Records
 from manyhands.boxes.metrics import box_iou
-from manyhands.judges.student import student_tail
+from manyhands.judges.student import beta_share, student_tail
 from manyhands.judges.verdicts import Coded, find_roles
 from manyhands.metrics.intervals import student_quantile
 
@@ -130,8 +130,9 @@ def replacement_test(
     epsilon : float, default 0.2
         Advantage that the judge gets for being cheap: 0.2 for experts, 0.15 for trained annotators, 0.1 for crowds.
     test : {"score", "t"}, default "score"
-        ``"score"`` estimates the variance under the null hypothesis (Tango, 1998). ``"t"`` is the published rule, which
-        rejects too often if differences are rare (`docs/evidence/judges.md`).
+        ``"score"`` estimates the variance under the null hypothesis (Tango, 1998), with a continuity correction: it
+        rejects at most as often as stated. ``"t"`` is the published rule, which rejects too often if differences are
+        rare (`docs/evidence/judges.md`).
     clusters : mapping, optional
         Cluster of each item, such as the text that several questions are about; errors of a cluster coincide.
     level : float, default 0.05
@@ -264,7 +265,18 @@ def p_value(d: Array, epsilon: float, test: str, clusters: list[Any] | None = No
     variance = max(2 * share + epsilon - epsilon**2, 0.0)
     if variance < _TINY:
         return 1.0 if mean >= epsilon else 0.0
-    return NormalDist().cdf((mean - epsilon) / math.sqrt(variance / n))
+    # Sums are whole numbers: a continuity correction, and exact probabilities at the two ends of the null hypothesis.
+    p = NormalDist().cdf((mean + 0.5 / n - epsilon) / math.sqrt(variance / n))
+    if not less:
+        p = max(p, _at_most(int(more), n, epsilon))
+    if not same:
+        p = max(p, _at_most(int(more), n, (1 + epsilon) / 2))
+    return p
+
+
+def _at_most(k: int, n: int, chance: float) -> float:
+    """Probability of at most k of n."""
+    return 1.0 if k >= n else beta_share(float(n - k), k + 1.0, 1.0 - chance)
 
 
 def _lower(distance: float, error: float, freedom: int) -> float:
