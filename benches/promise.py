@@ -52,6 +52,9 @@ be broken. All shared logs with at least 200 known answers, fitted with the defa
 test, then the share that `collect.stopping` calls done at that error and how many percent of those are wrong. The best
 judge is chosen and tested with the same known answers, which flatters it where many workers compete (ducks).
 
+How the error probability is divided among thresholds and classes was chosen on these logs, for the share that is kept;
+whether a promise holds does not depend on it.
+
 | log | known | right | broken at .05, .1, .2 | kept at .05 (best judge; stopping: wrong) | kept at .1 | kept at .2 |
 |---|--:|--:|--:|--:|--:|--:|
 """

@@ -229,3 +229,18 @@ def test_other_kinds():
         outcome.label_sets()
     with pytest.raises(ValueError, match="1 of 51 gold task ids"):
         mh.promise(numbers, {**dict.fromkeys(range(50), True), "new": True}, error=0.1)
+
+
+def test_answers_without_a_confidence_are_the_least_sure():
+    log = mh.simulate(kind="boxes", seed=1).log
+    model = mh.aggregate(log)
+    doubtful = np.isnan(model.confidence_)
+    assert 0 < doubtful.sum() < len(doubtful)
+    tasks = model._about.values.tolist()
+    bad = {task: not lacks for task, lacks in zip(tasks, doubtful.tolist(), strict=True)}
+    promise = mh.promise(model, bad, error=0.1)
+    assert promise.threshold > 0
+    assert not {task for task, right in bad.items() if not right} & set(promise.kept.column(0).to_pylist())
+    everything = mh.promise(model, dict.fromkeys(tasks, True), error=0.2)
+    assert everything.n_kept == len(tasks)
+    assert everything.threshold == 0.0

@@ -243,8 +243,10 @@ def promise(
     model._fitted()
     now = copy(model)
     sure = np.asarray(now.confidence_, np.float64)
-    if not np.isfinite(sure).all():
-        raise ValueError(f"{type(model).__name__} has no confidence for some answers; use another method")
+    if not np.isfinite(sure).any():
+        raise ValueError(f"{type(model).__name__} has no confidence for its answers; use another method")
+    # Answers without a confidence, such as an image without boxes, are the least sure ones.
+    sure = np.nan_to_num(sure, nan=0.0)
     index, wrong, truth = _compare(now, gold, match)
     _check_unused(now, index)
     _check_enough(len(index), error, confidence)
