@@ -68,6 +68,10 @@ ifeq ($(wildcard python/manyhands/_core*.so python/manyhands/_core*.pyd),)
 .PHONY: $(EXTENSION)
 endif
 
+# Tests start hundreds of interpreters: where a setting forbids Python to keep
+# what it compiled, each would compile the whole library again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Cargo locks its directory anyway, and interleaved logs help nobody.
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
