@@ -345,7 +345,9 @@ def test_everything_has_a_name_for_screen_readers(page):
     answer(page, "1")
     nodes = page.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
     roles = ("button", "textbox", "progressbar", "region", "form", "complementary", "heading", "image", "link")
-    names = [(one["role"]["value"], one.get("name", {}).get("value")) for one in nodes if not one.get("ignored")]
+    names = [
+        (one["role"]["value"], one.get("name", {}).get("value", "").strip()) for one in nodes if not one.get("ignored")
+    ]
     unnamed = [one for one in names if one[0] in roles and not one[1]]
     assert unnamed == []
     assert {"Adjudicator", "Decided tasks", "Answer"} <= {name for _, name in names}
