@@ -77,6 +77,14 @@ def test_every_file_has_tests_that_exist(mutants):
             assert list((ROOT / "tests").glob(f"{test}.py")), f"there is no tests/{test}.py"
 
 
+def test_every_file_is_in_an_area(mutants):
+    package = ROOT / mutants.PACKAGE
+    covered = {path for area in mutants.AREAS for path in mutants.modules(area)}
+    left_out = sys.modules["mutant_areas"].LEFT_OUT
+    missing = [path for path in package.rglob("*.py") if path not in covered and path.stem not in left_out]
+    assert not missing, f"name these in scripts/mutant_areas.py: {missing}"
+
+
 # ---------------------------------------------------------------------------------------- the compiled core
 
 
