@@ -426,6 +426,10 @@ def test_a_taken_port_is_named(folder, capsys):
         other.listen()
         port = str(other.getsockname()[1])
         assert main(["desk", "log.parquet", "--no-browser", "--port", port]) == 2
+        assert port in capsys.readouterr().err
+        assert not (folder / "log.desk").exists()
+        (folder / "log.desk").mkdir()
+        assert main(["desk", "log.parquet", "--no-browser", "--port", port]) == 2
     assert port in capsys.readouterr().err
 
 

@@ -85,7 +85,7 @@ def run(args: Namespace) -> None:
     folder = _folder(args)
     from manyhands.desk import Desk
     from manyhands.desk.export import check_export, export
-    from manyhands.desk.serve import check_images, libraries, serve
+    from manyhands.desk.serve import check_images, check_port, libraries, serve
 
     if args.export is not None:
         check_export(args.export, args.part)
@@ -94,6 +94,8 @@ def run(args: Namespace) -> None:
     else:
         libraries()
         check_images(args.images)
+        if not folder.exists():  # else an open desk on this log is the better explanation
+            check_port(args.port)
     with Stages(args) as stages:
         votes, model, _ = read_and_fit(args, stages)
         with stages.stage("opening"):

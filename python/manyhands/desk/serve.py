@@ -123,6 +123,11 @@ def check_images(images: str | os.PathLike[str] | None) -> Path | None:
     return folder
 
 
+def check_port(port: int) -> None:
+    """Raise if a port cannot be used."""
+    _listening(port).close()
+
+
 def _listening(port: int) -> socket.socket:
     """A socket that listens on this machine only."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
