@@ -214,6 +214,7 @@ AREAS: dict[str, dict[str, Sequence[str]]] = {
     },
     "same or different, any kind": {
         "clustering/*": ["clustering/test_kernels", "clustering/test_methods", "clustering/test_checks"],
+        "clustering/metrics": ["clustering/test_methods", "cli/test_measures"],
         "clustering/table": ["clustering/test_table"],
         "clustering/simulate": ["clustering/test_methods"],
         "clustering/checks": ["clustering/test_checks"],
@@ -263,17 +264,26 @@ AREAS: dict[str, dict[str, Sequence[str]]] = {
     },
     "numbers, grades, sets": {
         "numeric/*": ["numeric/test_kernels", "numeric/test_methods", "numeric/test_recovery"],
+        "numeric/metrics": ["numeric/test_metrics", "cli/test_measures"],
         "ordinal/*": ["ordinal/test_ordinal"],
         "multilabel/*": ["multilabel/test_multilabel"],
+        "multilabel/metrics": ["multilabel/test_multilabel", "cli/test_measures"],
     },
     "pairs, sequences, texts": {
         "pairwise/*": ["pairwise/test_methods", "pairwise/test_table"],
+        "pairwise/base": ["pairwise/test_methods", "pairwise/test_table", "base/test_contract"],
+        "pairwise/metrics": ["pairwise/test_methods", "cli/test_measures"],
         "sequences/*": ["sequences/test_methods"],
+        "sequences/linked": ["sequences/test_linked", "sequences/test_methods"],
+        "sequences/metrics": ["sequences/test_methods", "cli/test_measures"],
         "texts/*": ["texts/test_texts"],
+        "texts/metrics": ["texts/test_texts", "cli/test_measures"],
     },
     "boxes, masks": {
         "boxes/*": ["boxes/test_boxes"],
+        "boxes/metrics": ["boxes/test_boxes", "cli/test_measures"],
         "masks/*": ["masks/test_masks"],
+        "masks/metrics": ["masks/test_masks", "cli/test_measures"],
     },
     "judges": {
         "judges/verdicts": ["judges/test_panel", "judges/test_replacement", "judges/test_logs", "cli/test_judges"],
@@ -301,7 +311,7 @@ AREAS: dict[str, dict[str, Sequence[str]]] = {
         "categorical/_insight": ["categorical/test_insight"],
         "categorical/_explanation": ["categorical/test_insight"],
         "_base/explanation": ["categorical/test_insight"],
-        "_base/known": ["categorical/test_anchoring", "numeric/test_gold", "multilabel/test_gold"],
+        "_base/known": ["cli/test_measures", "multilabel/test_gold", "numeric/test_gold"],
         "_base/binomial": ["base/test_binomial", "collect/test_guarantee"],
         "collect/guarantee": ["collect/test_guarantee"],
         "cli/promise": ["cli/test_promise"],

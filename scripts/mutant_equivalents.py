@@ -46,6 +46,10 @@ EQUIVALENTS: dict[str, str] = {
     "_train/loader.py: with _seeded(0):: 0 → (1)": "any seed will do, since nothing compares with features of a stream",
     "io/exports/export.py: return arrow.table({name: _as_column(part) for name, part in zip(names, zip(*rows, strict=True), strict=True)}): True → (False)": "each row has an entry per name",
     "defer/experts.py: centres, group = accuracy[chosen], np.full(len(accuracy), -1): -1 → (1)": "the first center is an expert, whose nearest group is 0: not all groups are 1 in the first step",
+    "sequences/votes.py: t, n = max(len(votes._tags.types), 1), votes.n_tokens + 1: 1 → (2)": (
+        "a factor of keys, and a bound of them: greater ones serve as well"
+    ),
+    "sequences/design.py: part = 0 if tag == 0 else 1 + (tag - 1) % 2: tag - 1 → (tag + 1)": "the same modulo 2",
 }
 
 #: Why, by file, line of code and that line after the change, or what takes the place of a function.

@@ -165,3 +165,25 @@ def centre_distances(points, weights):
     """Squared distances to the weighted mean of points."""
     centre = np.average(points, axis=0, weights=weights)
     return ((points - centre) ** 2).sum(axis=1)
+
+
+def worker_weights(tasks, workers, points, counts, quantiles, *, local: bool, n_iter: int):
+    """RASA, or HRRASA if `local`: weights of workers and of answers, by explicit centers of points."""
+    apart = ((points[:, None] - points[None, :]) ** 2).sum(axis=2)
+    others = (tasks[:, None] == tasks[None, :]) & ~np.eye(len(tasks), dtype=bool)
+    own = np.ones(len(tasks))
+    if local:
+        mean_square = apart[others].mean()
+        for row, near in enumerate(others):
+            own[row] = np.exp(-apart[row, near] / mean_square).mean() if near.any() else 1.0
+    weights = np.ones(len(quantiles))
+    for _ in range(n_iter):
+        sums = np.zeros(len(quantiles))
+        for task in np.unique(tasks):
+            here = np.flatnonzero(tasks == task)
+            strength = weights[workers[here]] * counts[here] * own[here]
+            distances = centre_distances(points[here], strength)
+            np.add.at(sums, workers[here], counts[here] * distances / own[here])
+        weights = quantiles / sums
+        weights /= weights.mean()
+    return weights, weights[workers] * counts * own

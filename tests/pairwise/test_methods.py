@@ -287,6 +287,17 @@ def test_predictions_know_workers_and_sides():
         model.predict_proba([0, 1], [2])
 
 
+def test_predictions_of_equal_workers_follow_from_scores_alone():
+    crowd = mh.simulate(5, 4, 400, seed=0, kind="pairwise")
+    model = BradleyTerry(ties="half").fit(crowd.log)
+    lead = model.scores_[0] - model.scores_[1]
+    first, second = model.items_[:2].tolist()
+    for workers in (None, crowd.log.workers[0], "nobody"):
+        chances = model.predict_proba([first], [second], workers=workers)
+        np.testing.assert_allclose(chances, [[1 / (1 + np.exp(-lead)), 1 / (1 + np.exp(lead)), 0.0]], rtol=1e-12)
+    assert model.workers_frame().column("skill").to_pylist() == [1.0] * 4
+
+
 def test_a_worker_who_is_not_named_is_drawn_from_the_crowd():
     crowd = mh.simulate(5, [1.5, 1.0, 0.5, -1.0], 4000, seed=0, kind="pairwise")
     model = WorkerBradleyTerry().fit(crowd.log)

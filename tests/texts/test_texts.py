@@ -19,7 +19,7 @@ from manyhands import _core, metrics
 from manyhands.testing import aggregator_checks
 from manyhands.testing.compare import never_falls
 from manyhands.texts._chi import upper_quantiles
-from manyhands.texts._network import Network
+from manyhands.texts._network import EMPTY, Network
 from manyhands.texts._shared import LEVELS, SharedErrors, _maximize
 from manyhands.texts.nearest import Blocks, _squares
 from manyhands.texts.rover import _WorkerRates
@@ -223,6 +223,39 @@ def test_distances_to_a_centre_need_no_centre(seed: int) -> None:
     for task in range(texts.n_tasks):
         here = tasks == task
         np.testing.assert_allclose(away[here], twin.centre_distances(points[said[here]], weights[here]), atol=1e-9)
+
+
+def test_no_rate_of_a_worker_is_certain() -> None:
+    texts = mh.Texts.from_arrays([1] * 3, list("abc"), ["the cat sat", "the cat", "the cat"])
+    network = Network.of(texts, Spelling.of(texts.answers.tolist()))
+    readers = _WorkerRates(network, texts.n_workers, 1e-12, 0.1)
+    right, omitted, inserted = readers.rates(np.where(network.tokens == EMPTY, 1.0, network.places < 2))
+    assert right == pytest.approx([1 - 2e-6] * 3, abs=1e-9)
+    assert omitted == pytest.approx([1e-6] * 3, abs=1e-9)
+    assert inserted == pytest.approx([1 - 1e-6, 1e-6, 1e-6], abs=1e-9)
+
+
+@pytest.mark.parametrize("model", [mh.texts.RASA, mh.texts.HRRASA], ids=lambda model: model.__name__)
+def test_weights_of_workers_match_their_twin(model) -> None:
+    drawn = mh.simulate(12, 5, answers_per_task=4, words=4, vocabulary=9, seed=3, kind="texts").log
+    rows = drawn.to_frame()
+    texts = mh.Texts.from_frame(rows.append_column("w", [np.random.default_rng(0).random(len(rows)) + 0.5]), weight="w")
+    points = np.random.default_rng(1).normal(size=(len(texts.answers), 2))
+    tasks, workers, said = texts.codes()
+    quantiles = upper_quantiles(0.1, texts.labels_per_worker)
+    fitted = model(lambda _: points, alpha=0.2, max_iter=7, tol=0.0).fit(texts)
+    counts = np.asarray(texts.weights)
+    weights, of_answers = twin.worker_weights(
+        tasks, workers, points[said], counts, quantiles, local=model is mh.texts.HRRASA, n_iter=7
+    )
+    np.testing.assert_allclose(fitted.weights_, weights, rtol=1e-9)
+    # A confidence says how far the chosen text is from the center, and how far all are on average.
+    for task in range(texts.n_tasks):
+        here = tasks == task
+        away = twin.centre_distances(points[said[here]], of_answers[here])
+        spread = np.average(away, weights=of_answers[here])
+        assert fitted.confidence_[task] == pytest.approx(1 / (1 + away.min() + spread), rel=1e-9)
+        assert fitted.texts_[task] == texts.answers[said[here][np.argmin(away)]]
 
 
 def test_squares_of_all_pairs_are_filled() -> None:
