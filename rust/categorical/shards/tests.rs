@@ -78,7 +78,7 @@ fn a_pass_over_a_shard_is_one_over_its_table() {
 fn refuses_what_is_no_shard() {
     let bytes = Shard::of(&table(true)).unwrap().bytes().to_vec();
     let said = |bytes: &[u8]| Shard::from_bytes(bytes, true).unwrap_err().to_string();
-    assert!(said(&[]).contains("no shard"));
+    assert!(said(&[]).contains("not a shard"));
     assert!(said(&bytes[..100]).contains("100 bytes"));
     assert!(said(&bytes[..bytes.len() - 64]).contains("bytes long"));
     let mut newer = bytes.clone();
