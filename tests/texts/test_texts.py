@@ -237,25 +237,25 @@ def test_no_rate_of_a_worker_is_certain() -> None:
 
 @pytest.mark.parametrize("model", [mh.texts.RASA, mh.texts.HRRASA], ids=lambda model: model.__name__)
 def test_weights_of_workers_match_their_twin(model) -> None:
-    drawn = mh.simulate(12, 5, answers_per_task=4, words=4, vocabulary=9, seed=3, kind="texts").log
-    rows = drawn.to_frame()
+    log = mh.simulate(12, 5, answers_per_task=4, words=4, vocabulary=9, seed=3, kind="texts").log
+    rows = log.to_frame()
     texts = mh.Texts.from_frame(rows.append_column("w", [np.random.default_rng(0).random(len(rows)) + 0.5]), weight="w")
     points = np.random.default_rng(1).normal(size=(len(texts.answers), 2))
-    tasks, workers, said = texts.codes()
+    tasks, workers, codes = texts.codes()
     quantiles = upper_quantiles(0.1, texts.labels_per_worker)
     fitted = model(lambda _: points, alpha=0.2, max_iter=7, tol=0.0).fit(texts)
     counts = np.asarray(texts.weights)
     weights, of_answers = twin.worker_weights(
-        tasks, workers, points[said], counts, quantiles, local=model is mh.texts.HRRASA, n_iter=7
+        tasks, workers, points[codes], counts, quantiles, local=model is mh.texts.HRRASA, n_iter=7
     )
     np.testing.assert_allclose(fitted.weights_, weights, rtol=1e-9)
-    # A confidence says how far the chosen text is from the center, and how far all are on average.
+    # Confidence follows from the distance of the chosen text to the center, and from the mean of all distances.
     for task in range(texts.n_tasks):
         here = tasks == task
-        away = twin.centre_distances(points[said[here]], of_answers[here])
+        away = twin.centre_distances(points[codes[here]], of_answers[here])
         spread = np.average(away, weights=of_answers[here])
         assert fitted.confidence_[task] == pytest.approx(1 / (1 + away.min() + spread), rel=1e-9)
-        assert fitted.texts_[task] == texts.answers[said[here][np.argmin(away)]]
+        assert fitted.texts_[task] == texts.answers[codes[here][np.argmin(away)]]
 
 
 def test_squares_of_all_pairs_are_filled() -> None:
