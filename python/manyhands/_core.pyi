@@ -85,7 +85,7 @@ _F64 = npt.NDArray[np.float64]
 _U32 = npt.NDArray[np.uint32]
 
 class _Passes(Protocol):
-    """Whoever holds annotations and goes through them when a loop asks; each method may hand its arguments on.
+    """An object that holds annotations and goes through them when a loop asks; each method may hand its arguments on.
 
     `em_open`, `em_gather` and `em_answers` do for one table what is asked for here; sums of several are added in an
     order that never changes. `conclude` returns the log-evidence under the last factors, and may keep the answers.
@@ -584,7 +584,7 @@ class Table:
 
 @final
 class Shard:
-    """Whole tasks of a log, as they lie in a file; `manyhands.categorical.shards` says what a driver does with it."""
+    """Whole tasks of a log, as stored in a file; `manyhands.categorical.shards` describes how a driver uses it."""
 
     def __new__(cls, data: npt.NDArray[np.uint8], *, check: bool = True) -> Shard: ...
     @staticmethod

@@ -70,4 +70,4 @@ class GoldWarning(UserWarning):
 
 
 class OverlapWarning(IdentifiabilityWarning):
-    """Workers overlap too little, or answer tasks again, so that no method can tell what the message says."""
+    """Workers overlap too little, or answer tasks again, so that no method can determine what the message names."""

@@ -272,7 +272,7 @@ class GuessesUnused(SmoothShares):
         (CountsRepeatsOnce, "repeats_count_twice", "counts once"),
         (ForgetsInFiles, "save_and_load", "seen_ of a loaded model differs"),
         (ShowsTooMuch, "before_fit", "seen_ before fit raises no NotFittedError"),
-        (SaysNothing, "progress", "progress was told '1'"),
+        (SaysNothing, "progress", "progress received '1'"),
         (HidesExceptions, "failing_progress", "raises no Enough"),
         (IgnoresInterrupts, "interrupt", "went on to its end after Ctrl-C"),
         (PredictsAfresh, "predict_repeats_fit", "predict_proba of the same table differs"),

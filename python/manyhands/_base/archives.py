@@ -43,7 +43,7 @@ def files_in(folder: Path, endings: tuple[str, ...]) -> list[Path]:
 
 
 def read_archive(archive: Path, endings: tuple[str, ...]) -> dict[Path, bytes]:
-    """Return the members of an archive that have one of the endings; raise for one that is not safe to open."""
+    """Return the files of an archive that have one of the endings; raise for one that is not safe to open."""
     with _open(archive) as content:
         entries = [entry for entry in content.infolist() if not entry.is_dir() and not _is_hidden(_parts(entry))]
         matches = _members(archive, entries, endings)

@@ -119,8 +119,8 @@ def encoded_labels(
 ) -> tuple[Codes, Names, Names]:
     """Codes of the labels, the classes, which are the fixed ones if there are any, and all that codes stand for.
 
-    A row stands for as many answers as `counts` says, by default for one. With `fold`, labels that differ by case or
-    blanks only are one.
+    A row stands for as many answers as `counts` holds for it, by default one. With `fold`, labels that differ by case
+    or blanks only are one.
     """
     if fixed is not None and fixed.values.dtype == object:
         labels.parse_integers = False  # classes given as text are compared with labels as text

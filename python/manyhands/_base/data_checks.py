@@ -111,7 +111,7 @@ def refuse_repeats(table: _core.Table | _core.Ratings | _core.CodeTable, tasks: 
 
 
 def warn_unlabelled(n_rows: int, tasks: Names, said: str = "label") -> None:
-    """Report how many rows were set aside for want of what is said, and which tasks have no other."""
+    """Warn about the rows that were set aside because they lack an answer, and the tasks that have no other row."""
     parts = [f"set aside {plural(n_rows, 'row')} without a {said}"] if n_rows else []
     if len(tasks):
         have = "has" if len(tasks) == 1 else "have"

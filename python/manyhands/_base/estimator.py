@@ -345,7 +345,7 @@ class Estimator(Parameters, ABC, Results, persist.Saved, Generic[A, F, S]):
 
 
 class TaskEstimator(Estimator[B, F, TS], Generic[B, F, TS]):
-    """Base of what is fitted to answers to tasks, and says something of every task."""
+    """Base of the estimators that are fitted to answers to tasks and return one result per task."""
 
     _parts: ClassVar[tuple[str, ...]] = ("tasks", "workers")
 
@@ -400,7 +400,7 @@ def _restore_tuples(value: Any) -> Any:
 def concrete(base: type[T], package: str = "manyhands.") -> list[type[T]]:
     """The classes of a package that derive from another and can be used, by name; of one name, in their order.
 
-    Whoever looks a name up in a dictionary of them finds the last: a cell of a notebook may define a class again.
+    A dictionary of them by name holds the last of equal names: a cell of a notebook may define a class again.
     """
     classes = list(base.__subclasses__())
     for cls in classes:

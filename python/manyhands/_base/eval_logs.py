@@ -77,7 +77,7 @@ def _unpack(content: bytes, entry: zipfile.ZipInfo) -> bytes:
     lengths = content[start - 4 : start]
     start += int.from_bytes(lengths[:2], "little") + int.from_bytes(lengths[2:], "little")
     packed = content[start : start + entry.compress_size]
-    most = entry.file_size + 1  # one more than it says, to notice that it says too little
+    most = entry.file_size + 1  # one more than the size it states, to notice a size that is too small
     if entry.compress_type == _ZSTANDARD:
         data: bytes = pa.input_stream(pa.BufferReader(packed), compression="zstd").read(most)
     elif entry.compress_type == zipfile.ZIP_DEFLATED:

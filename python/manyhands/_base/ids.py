@@ -23,7 +23,7 @@ class Ids:
 
 
 def encode_ids(tasks: Column, workers: Column, absent: npt.NDArray[np.bool_] | None = None, said: str = "label") -> Ids:
-    """Encode who answered what; rows that are marked absent lack what is said and are left out, with a warning."""
+    """Encode tasks and workers; rows that are marked absent lack an answer and are left out, with a warning."""
     (task_codes, task_names), (worker_codes, worker_names) = tasks.encode(), workers.encode()
     if absent is None:
         return Ids(task_codes, task_names, worker_codes, worker_names)

@@ -97,7 +97,7 @@ class ItemRecords(Records):
 
 
 def encode_sides(left: Column, right: Column) -> tuple[Codes, Codes, Names]:
-    """Codes of the items on either side, and their names, whichever side they occur on; no item is beside itself."""
+    """Codes of the items on either side, and their names, whichever side they occur on; pairs of equal items raise."""
     (left_codes, left_names), (right_codes, right_names) = left.encode(), right.encode()
     if left_names.values.dtype.kind != right_names.values.dtype.kind and (left.parse_integers or right.parse_integers):
         # Names of one file: numbers on one side only are text on both.

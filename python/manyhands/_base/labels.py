@@ -74,7 +74,7 @@ def merge_spellings(
     codes, names
         The labels.
     fixed
-        All labels that can be said, in their own spelling; None for the most frequent spelling of those that were.
+        All possible labels, in their own spelling; None for the most frequent spelling of the labels that occur.
     counts
         How many answers each code stands for; None for one.
     """

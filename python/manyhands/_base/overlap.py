@@ -1,4 +1,4 @@
-"""What a log leaves open, whatever the method: who can be compared with whom."""
+"""Which workers of a log can be compared with each other, whatever the method."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from manyhands._base.checks import plural
 from manyhands._base.task_table import Answers
 from manyhands.errors import argument
 
-#: A share of the labels that is worth a warning; what concerns fewer is only remarked on.
+#: The least share of the labels that a warning is raised for; problems with fewer are only listed in results.
 _NOTABLE = 0.05
 
 
 @dataclass(frozen=True)
 class Doubts:
-    """Remarks on a log: those to warn of, and those listed only in results."""
+    """Problems of a log: those to warn about, and those listed only in results."""
 
     loud: tuple[str, ...] = ()
     quiet: tuple[str, ...] = ()

@@ -34,7 +34,7 @@ def checked_confidences(data: Any, what: str) -> npt.NDArray[np.float64]:
 def weights_of_confidence(table: _core.Table) -> _core.Table:
     """Turn a table whose weights are confidences into one of weighted annotations.
 
-    Among K classes, confidence c is worth (c K - 1) / (K - 1) of a certain answer, and nothing where chance would do as
+    Among K classes, confidence c counts (c K - 1) / (K - 1) of a certain answer, and nothing where chance would do as
     well: the evidence, under workers who err evenly, of c of the label and equal parts of the rest for all others.
     Those others are not counted: taken for answers, they make all workers look careless, and EM loses its hold.
     """
@@ -42,7 +42,7 @@ def weights_of_confidence(table: _core.Table) -> _core.Table:
     weights, k = table.weights(), table.n_classes
     assert weights is not None
     if k > 1:
-        # An abstention is no more or less than it says.
+        # Abstentions keep their weight.
         weights = np.where(labels < k, np.maximum((weights * k - 1) / (k - 1), 0.0), weights)
     sizes = (table.n_tasks, table.n_workers, table.n_labels)
     return checks.made_table(tasks, workers, labels, none_if_even(weights), *sizes, n_classes=k)
@@ -75,7 +75,7 @@ def checked_probabilities(columns: Iterable[Any], classes: Names) -> npt.NDArray
 
 
 def distinctive(probabilities: npt.NDArray[np.float64], classes: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
-    """Take away what an answer gives to all classes alike, which says nothing of any; see `weights_of_confidence`."""
+    """Subtract the probability that an answer gives to all classes alike; see `weights_of_confidence`."""
     if classes.sum() < 2:
         return _worth_counting(probabilities)
     common = probabilities[:, classes].min(axis=1, keepdims=True)

@@ -33,7 +33,7 @@ STDIN = "-"
 CSV = {".csv": ",", ".tsv": "\t", ".txt": ","}
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 PARQUET = {".parquet", ".pq"}
-#: Endings of files that are not tables, and how a table of WebAnno begins, which is none either.
+#: Endings of files that are not tables, and how a file of WebAnno begins, which is not a table either.
 DOCUMENTS = (".json", ".jsonl", ".ndjson", ".manifest", ".xml", ".ann", EVAL)
 #: Endings of files with tags in columns, a token a line.
 CONLL = (".conll", ".bio", ".iob")

@@ -289,8 +289,8 @@ class Records(persist.Saved, ABC):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the table to a versioned file that holds data only; :func:`manyhands.load` reads it back.
 
-        The file appears when it is whole and on disk, and an older one of that name stays until then; checksums tell a
-        damaged one.
+        The file appears when it is whole and on disk, and an older one of that name stays until then; checksums reveal
+        a damaged one.
         """
         whole = self._whole()
         arrays = dict(whole._arrays())
@@ -302,7 +302,7 @@ class Records(persist.Saved, ABC):
 
     @abstractmethod
     def _arrays(self) -> Mapping[str, npt.NDArray[Any]]:
-        """Arrays of a file for the answer, and of whom."""
+        """Arrays of a file: the answers, and the codes of those who gave them."""
 
     @classmethod
     def _read_back(cls, content: persist.Content) -> object:

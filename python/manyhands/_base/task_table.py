@@ -293,8 +293,8 @@ class Answers(Records):
     def select(self, *, tasks: Iterable[Any] | None = None, workers: Iterable[Any] | None = None) -> Self:
         """Return the annotations of some tasks, by some workers, or both.
 
-        What could be said stays as it is; workers without an annotation left are dropped, and so are tasks, which are
-        listed in :attr:`unlabelled` of the result if they were not left out by name. O(annotations).
+        The possible labels stay as they are; workers without an annotation left are dropped, and so are tasks, which
+        are listed in :attr:`unlabelled` of the result if they were not left out by name. O(annotations).
 
         Parameters
         ----------

@@ -143,7 +143,7 @@ def _votes(data: CrowdData) -> str:
 
 
 def _as_text(value: Any) -> str:
-    """A setting as text that is the same wherever the program runs; of objects, only their kind."""
+    """A setting as text that is the same wherever the program runs; objects are replaced by their type."""
     if value is None or isinstance(value, bool | str):
         return repr(value)
     if isinstance(value, numbers.Real):

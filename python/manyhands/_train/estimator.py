@@ -434,7 +434,7 @@ class NetworkEstimator(Parameters, Training, ABC):
 
 
 class CrowdNetworkEstimator(NetworkEstimator, KnowsConfusion):
-    """One who also gets to know the workers: a subclass keeps `_confusion` and `_prior`."""
+    """A network estimator that also learns about the workers: a subclass keeps `_confusion` and `_prior`."""
 
     _saved_state: ClassVar[dict[str, bool]] = NetworkEstimator._saved_state | {"_confusion": False, "_prior": False}
     _confusion: Array
@@ -459,7 +459,7 @@ class CrowdNetworkEstimator(NetworkEstimator, KnowsConfusion):
 
 
 def checked_logits(logits: Tensor, n: int, what: str) -> Tensor:
-    """Logits as they are if there are `n` a row, in full precision; `what` says what returned them, and for what."""
+    """Check that there are `n` logits per row, and return them in full precision; `what` names their source."""
     if logits.ndim != 2 or logits.shape[1] != n:
         raise ValueError(f"{what}, (n, {n}), not of shape {tuple(logits.shape)}")
     return logits.float()

@@ -15,7 +15,7 @@ from manyhands._train.settings import explain_errors
 def split(backbone: nn.Module) -> tuple[nn.Module, nn.Module]:
     """The trunk and the head of a backbone.
 
-    A module with parts ``trunk`` and ``head`` says itself what they are; of an ``nn.Sequential`` the head is the last
+    A module with parts ``trunk`` and ``head`` is split into these; the head of an ``nn.Sequential`` is its last
     layer.
     """
     backbone = plain(backbone)

@@ -30,7 +30,7 @@ class Dependence:
     correlation
         Of a Gaussian factor that all errors on a task share: 0 for workers who err independently, below 1.
     error
-        Its standard error; 1 where nothing can be told.
+        Its standard error; 1 where the log does not determine it.
     probability
         That errors are correlated at all.
     cannot_tell
@@ -114,8 +114,8 @@ def dependence(votes: Any, *, gold: Any = None, seed: int = 0) -> Dependence:
     blind = error > _USUAL / 2
     remarks: tuple[str, ...] = (
         (
-            f"The standard error of {error:.2f} cannot tell the correlation that real crowds have, {_USUAL}, from "
-            "none: more tasks with three and more workers would.",
+            f"With a standard error of {error:.2f}, the correlation of real crowds, {_USUAL}, cannot be distinguished "
+            "from none: collect more tasks with three and more workers.",
         )
         if blind
         else ()

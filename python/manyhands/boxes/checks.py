@@ -40,7 +40,7 @@ def edge_cases() -> dict[str, BoxLog]:
         "nothing in common": BoxLog(same, three, apart, ["a", "b", "c"]),
         "one worker": BoxLog(three, same, apart),
         "one worker twice": BoxLog(same, same, box.repeat(3, 0)),
-        "one who saw it": BoxLog(same, three, np.concatenate([box, nothing, nothing])),
+        "one worker saw it": BoxLog(same, three, np.concatenate([box, nothing, nothing])),
         "points": BoxLog(same, three, box.repeat(3, 0)[:, :2]),
         "points apart": BoxLog(same, three, apart[:, :2]),
         "far away": BoxLog(same, three, box.repeat(3, 0) + 1e9),

@@ -48,7 +48,7 @@ class Pairs:
         return np.bincount(self.pairs.ravel(), minlength=len(self.labels))
 
     def oriented(self, vector: Array) -> tuple[Array, tuple[str, ...]]:
-        """Turn each component so that its average worker is better than chance, and tell where that is doubtful."""
+        """Turn each component so that its average worker is better than chance, and report where that is doubtful."""
         partnered = self.degrees > 0
         weight = np.where(partnered, self.labels, 0.0)
         n = int(self.components.max()) + 1
@@ -83,10 +83,7 @@ def _graph_remarks(known: Mask, doubtful: Mask, flat: Mask) -> tuple[str, ...]:
         )
     if doubtful.any():
         which = "The crowd's" if n == 1 else f"In {doubtful.sum():,} of the groups the"
-        remarks.append(
-            f"{which} average skill is so close to zero that it is doubtful whether good and bad workers are told "
-            "apart the right way round."
-        )
+        remarks.append(f"{which} average skill is so close to zero that good and bad workers may have been exchanged.")
     if flat.any():
         which = "The workers form" if n == 1 else f"In {flat.sum():,} of the groups the workers form"
         remarks.append(
@@ -117,7 +114,7 @@ def inside(probability: Array, labels: Array, k: int) -> Array:
 def _strangers(votes: Annotations, posterior: Array, alone: Mask, average: float) -> Array:
     """Accuracy of the workers without a partner, judged by the posterior of the others, (alone.sum(),).
 
-    Only tasks that others labeled tell; the crowd's average accuracy counts as one more label.
+    Only tasks that others labeled count; the crowd's average accuracy counts as one more label.
     """
     tasks, workers, labels = votes.codes()
     weights = np.ones(len(tasks)) if votes.weights is None else votes.weights
@@ -147,6 +144,6 @@ def with_strangers(
     posterior = posterior_under(votes.table, prior, confusion)
     confusion[alone] = with_diagonal(inside(_strangers(votes, posterior, alone, average), labels[alone], k), k)
     return confusion, (
-        f"{plural(int(alone.sum()), 'worker shares', 'workers share')} too few tasks with anybody to be judged by "
+        f"{plural(int(alone.sum()), 'worker shares', 'workers share')} too few tasks with others to be judged by "
         "agreement, and got the accuracy that the others' answers suggest, or else that of the average worker.",
     )

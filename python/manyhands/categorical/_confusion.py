@@ -30,7 +30,7 @@ NO_MATRICES = "ask for labels_ and workers_frame() of a SparseOneCoin, which nee
 
 
 class Confusion(ABC):
-    """How each worker errs. The base judges workers by their matrices; one who knows less can do with less."""
+    """How each worker errs. The base judges workers by their matrices; subclasses need fewer parameters."""
 
     @abstractmethod
     def matrices(self) -> Array:

@@ -17,8 +17,8 @@ from manyhands.categorical.base import ClassFit
 from manyhands.categorical.hierarchical import HierarchicalDawidSkene
 from manyhands.categorical.table import Annotations
 
-#: Tasks are sorted by how far they are agreed on, into so many strata of about equally many: workers may err in each in
-#: another way. With one, crowds whose skills fan out on hard tasks seem to be full of copies.
+#: Number of strata, of about equal size, that tasks are sorted into by agreement: workers may err differently in each.
+#: With a single one, crowds whose skills differ more on hard tasks seem to be full of copies.
 _STRATA = 3
 
 
@@ -51,7 +51,7 @@ class Excess:
     expected, variance, p : (n,)
         Equal answers that chance leads to expect, their variance, and the probability of as many.
     n_tested
-        Pairs that had enough common tasks, some of which told something.
+        Pairs that had enough common tasks, some of them informative.
     """
 
     pairs: npt.NDArray[np.uint32]
@@ -90,7 +90,7 @@ def one_answer(votes: Annotations) -> npt.NDArray[np.bool_]:
 
 
 def beliefs(votes: Annotations, fitted: Callable[[], ClassFit] | None = None) -> Beliefs:
-    """Fit independent workers, to whom others are then compared. Cost: that of `HierarchicalDawidSkene`.
+    """Fit a model of independent workers as the reference of comparisons. Cost: that of `HierarchicalDawidSkene`.
 
     Where every annotation counts, what was `fitted` to the votes will do.
     """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: What probabilities count as at the least, as in the core.
 LEAST = 1e-30
-#: A share of their face value that votes may be said to have counted for; beyond it something else decided.
+#: The largest share of their face value that votes are reported to have counted for; beyond it something else decided.
 _MOST_SHARE = 1.5
 
 
@@ -36,7 +36,7 @@ class Vote:
 
 @dataclass(frozen=True)
 class Explanation(Explained):
-    """Why a task got its answer, as :meth:`Aggregator.explain` tells it; prints as a short report.
+    """Why a task got its answer, as returned by :meth:`Aggregator.explain`; prints as a short report.
 
     The log-odds of the answer against the runner-up are ``prior + sum(vote.evidence) + rest``, exactly. ``share`` is
     what votes and prior counted for of their face value under the workers' confusion matrices: 1 for a model that
@@ -100,7 +100,7 @@ class Explanation(Explained):
             worker, answer, confidence = self.one_more
             stays = "would stay" if answer == self.answer else "would become"
             lines.append(
-                f"If {worker}, who is good, said {self.runner_up}, the answer {stays} {answer} ({confidence:.3f})."
+                f"If {worker}, who is good, answered {self.runner_up}, the answer {stays} {answer} ({confidence:.3f})."
             )
         return lines
 

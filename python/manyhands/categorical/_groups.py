@@ -31,8 +31,8 @@ PSEUDO_COUNT = (0.1, 0.01)
 class Grouping:
     """Groups of workers.
 
-    ``codes`` is the group of each worker, numbered in the order of their first workers; a worker who depends on nobody
-    is a group of one. ``z`` is how far the members of each agree beyond chance, in standard deviations, and
+    ``codes`` is the group of each worker, numbered in the order of their first workers; a worker who depends on no
+    other is a group of one. ``z`` is how far the members of each agree beyond chance, in standard deviations, and
     ``log_p`` the logarithm of the probability that any group of the size does where none depend; NaN for one.
     ``n_pairs`` is how many pairs of workers could be compared.
     """
@@ -52,8 +52,8 @@ def find_groups(known: Beliefs, compared: Excess, *, rate: float) -> Grouping:
     agreement less the threshold rises (Louvain's way). A group of size s is kept if it would be surprising as the most
     agreeing of all groups of its size; of the thresholds the one whose groups are most surprising in all wins.
 
-    Who stands against a camp seems to be one too. So each group must also raise the likelihood of a two-layer model, as
-    in :class:`GroupDawidSkene`, by more than its parameters are worth (BIC), or it falls apart.
+    Workers who disagree with a faction look like a faction themselves. So each group must also raise the likelihood of
+    a two-layer model, as in :class:`GroupDawidSkene`, by more than its parameters cost (BIC), or it is dissolved.
     """
     m = known.table.n_workers
     pairs = _Pairs.of(compared, m)

@@ -56,7 +56,7 @@ class Insight(KnowsConfusion, Results):
         (null for a model that was loaded from a file); ``runner_up``, the most probable of the other classes (null
         where there is one class only); ``margin``, by how much it is less probable than the answer, which may be less
         than 0 where answers are not decided by probability alone; ``entropy`` of the posterior in bits. The default
-        adds ``disagreement`` between its members. Time O(n_tasks · n_classes), memory O(n_tasks).
+        adds ``disagreement`` between its models. Time O(n_tasks · n_classes), memory O(n_tasks).
 
         Examples
         --------

@@ -86,7 +86,7 @@ def dirichlet(rng: np.random.Generator, parameters: Floats) -> Floats:
     In logarithms, by G(a) = G(a + 1) U^(1/a): gamma variates of small parameters underflow, at
     times a whole row of them.
     """
-    # Below the floor, only which entry wins can still be told, and that no longer changes.
+    # Below the floor, only the largest entry matters, and that no longer changes.
     floored = np.maximum(parameters, 1e-100)
     logs = np.log(rng.standard_gamma(floored + 1)) + np.log1p(-rng.random(floored.shape)) / floored
     logs[parameters == 0] = -np.inf

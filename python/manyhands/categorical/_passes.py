@@ -59,7 +59,7 @@ def resembling(table: _core.Table, posterior: Array, crowd: Array | None = None)
 
 
 def judged_by(held: Any, posterior: Array | StreamedPosterior, pseudo: Array) -> Array:
-    """Confusion matrices, (n_workers, n_classes, n_labels), of workers judged by posteriors, beside pseudo-counts."""
+    """Confusion matrices, (n_workers, n_classes, n_labels), of workers judged by posteriors, pseudo-counts added."""
     counts = expected_counts(held, posterior) + pseudo
     m, k, n_labels = counts.shape
     factors, _ = _core.em_factors(counts, np.ones(k))

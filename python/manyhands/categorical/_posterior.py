@@ -34,7 +34,7 @@ class Winners:
 
 
 class Posterior(ABC):
-    """Class posteriors of tasks. Whoever needs but some rows, or the winners, asks for no more."""
+    """Class posteriors of tasks, of which a caller can ask for some rows or the winners only."""
 
     @abstractmethod
     def rows(self, tasks: npt.NDArray[np.int64]) -> Array:

@@ -73,7 +73,7 @@ class Told:
 
     #: What loops go through: a table, or shards that know their gold.
     held: Any
-    #: Class code of each task, -1 where it is not known, for whoever goes through a table; None if nothing is known.
+    #: Class code of each task, -1 where it is not known, for passes over a table; None if no class is known.
     gold: npt.NDArray[np.int32] | None = None
     #: The tasks that are known, by their codes, and the codes of their classes.
     tasks: npt.NDArray[np.int64] | None = None

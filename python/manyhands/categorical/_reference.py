@@ -29,7 +29,7 @@ _MOST_PARAMETERS = 600
 _MOST_ANNOTATIONS, _MOST_PRODUCTS = 1 << 20, 1e9
 #: Rounds of the fixed point for the crowd's prior.
 _ROUNDS = 20
-#: Labels per class of an imaginary worker, who keeps the prior of the crowd's mean proper.
+#: Pseudo-labels per class, which keep the prior of the crowd's mean proper.
 _IMAGINARY = 3.0
 #: Tasks of a block of the joint matrix.
 _BLOCK = 2048

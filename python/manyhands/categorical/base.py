@@ -143,7 +143,7 @@ def fit_of(
 def best_of(runs: Iterable[Run]) -> Run:
     """Return the run of the core with the highest objective; only two are kept at a time.
 
-    The first of equals, and equal are those that rounding alone tells apart: runs that come to the same summit.
+    The first of equals: runs that reach the same optimum differ by rounding only, and count as equal.
     """
     best, highest = None, -np.inf
     for run in runs:
@@ -169,7 +169,7 @@ class Aggregator(TaskEstimator[Annotations, ClassFit, ClassFitted], Insight):
     _most_classes: ClassVar[int | None] = None
 
     def _hears_abstentions(self) -> bool:
-        """Whether abstentions tell it something; if not, they are missing answers."""
+        """Whether the method learns from abstentions; if not, they are missing answers."""
         return False
 
     def _knows_abstentions(self) -> bool:
@@ -368,7 +368,7 @@ class Aggregator(TaskEstimator[Annotations, ClassFit, ClassFitted], Insight):
         return posterior if isinstance(posterior, Posterior) else DensePosterior(np.ascontiguousarray(posterior[:, :k]))
 
     def _posterior(self, table: _core.Table, known: npt.NDArray[np.int64]) -> Array | Posterior:
-        """Posteriors of a table whose worker m was worker known[m] in fit, or nobody where that is -1."""
+        """Posteriors of a table whose worker m was worker known[m] in fit; -1 stands for a new worker."""
         return posterior_under(table, self.prior_, self._carried_over(self.confusion_, known))
 
     def _parameters_for(self, votes: Annotations) -> tuple[Array, Array]:

@@ -224,8 +224,8 @@ class BayesianDawidSkene(Aggregator):
     def concentration_(self) -> Array:
         """Parameters of the Dirichlet posteriors of confusion rows, (n_workers, n_classes true, n_classes observed).
 
-        For ``model="class"`` a row says (right, wrong), the latter spread evenly; for ``"one-coin"`` all rows together.
-        Of ``method="vb"``.
+        For ``model="class"`` a row holds (right, wrong), the latter spread evenly; for ``"one-coin"`` all rows
+        together. Of ``method="vb"``.
         """
         self._fitted_by("vb", "draws_")
         return self._fitted().fit_as(BayesianFit).rows()[0]
@@ -270,7 +270,7 @@ class BayesianDawidSkene(Aggregator):
         k = len(classes)
         if self.model == "full":
             return *_marginals(concentration), np.ones(1)
-        # A row says (right, wrong), or for one accuracy all rows together do.
+        # A row holds (right, wrong); with one accuracy per worker, all rows together do.
         right = np.diagonal(concentration, axis1=1, axis2=2)
         wrong = concentration.sum(axis=2) - right
         if self.model == "one-coin":

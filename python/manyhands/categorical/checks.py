@@ -312,7 +312,7 @@ def check_extreme_weights(subject: ClassSubject) -> None:
     for name, column in weights.items():
         heavy = replace(log, weights=column)
         with warnings.catch_warnings():
-            # What cannot be determined from such weights may be said.
+            # The fit may report what such weights do not determine.
             warnings.simplefilter("ignore", mh.errors.ConvergenceWarning)
             votes = heavy.votes()
             with on(f"weights: {name}"):

@@ -224,7 +224,7 @@ class EBCC(Aggregator):
     averages a worker's matrices over the subtypes of each class.
 
     Time per pass O(annotations · classes · subtypes), and O(workers · classes² · subtypes) digamma functions. Memory:
-    24 bytes for each worker, class squared and subtype, as much again for each of a few chunks of tasks (8 bytes an
+    24 bytes for each worker, class squared and subtype, as much again for each of a few chunks of tasks (8 bytes per
     annotation, 32 MB or two such tables, whichever is most).
 
     References

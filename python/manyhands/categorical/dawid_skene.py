@@ -56,8 +56,8 @@ class DawidSkene(Aggregator):
     restarts
         Further runs from random starts (one of each task's labels, drawn at random); the best objective wins.
     pseudo_count
-        Pseudo-counts added to each row of each confusion matrix (a Dirichlet prior). A pair ``(right, wrong)``: so
-        many on the diagonal, and so many spread over the errors. A number: spread evenly over the row. An
+        Pseudo-counts added to each row of each confusion matrix (a Dirichlet prior). A pair ``(right, wrong)``:
+        the first on the diagonal, the second spread over the errors. A number: spread evenly over the row. An
         (n_classes, n_classes) array: used as is. 0 for plain maximum likelihood.
     class_pseudo_count
         Pseudo-counts of the class prior, spread evenly over the classes, or an (n_classes,) array.
@@ -79,7 +79,7 @@ class DawidSkene(Aggregator):
     Notes
     -----
     Time per pass O(annotations · classes) for ``"full"`` and ``"class"``, O(annotations + tasks · classes) for
-    ``"one-coin"``. Memory next to the table and the results: as much again as the parameters, and at most 8 bytes an
+    ``"one-coin"``. Memory next to the table and the results: as much again as the parameters, and at most 8 bytes per
     annotation, or 32 MB if that is more; with `accelerate`, eight copies of the parameters.
 
     Where workers may abstain (`abstain` of :class:`~manyhands.Annotations`), ``"full"`` learns from it: confusion
@@ -224,7 +224,7 @@ class DawidSkene(Aggregator):
 
     @staticmethod
     def _from_posterior(votes: Annotations, model: Aggregator) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """A start from what another model, which may know nothing of abstentions, says of the tasks."""
+        """A start from the posteriors of another model, which may not support abstentions."""
         if model._state is None:
             model = type(model)(**model.get_params()).fit(votes)
         posterior = model.predict_proba(votes)

@@ -16,7 +16,7 @@ from manyhands._base.names import Codes, Column
 from manyhands._base.values import as_objects, is_missing
 from manyhands.errors import argument
 
-#: In a matrix without names, a column of fewer labels says too little of what it is.
+#: In a matrix without names, a column with fewer labels is not enough to infer its role.
 _ENOUGH_LABELS = 5
 #: From here on, floats have no room for all integers.
 _EXACT = 2**53

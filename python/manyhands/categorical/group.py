@@ -138,7 +138,7 @@ class GroupDawidSkene(_Grouped):
     Workers who copy from one another, talk, or had the same training are not independent witnesses. Here group ``j``
     has one latent answer to each task, ``l`` for a task of class ``k`` with probability ``group_confusion_[j, k, l]``;
     its members answer given that one, by their own matrices, independently of one another. Given the class, groups are
-    independent. A worker in no group is a group of one, for whom the class itself takes the place of the group's
+    independent. A worker in no group is a group of one, in which the class itself takes the place of the group's
     answer: without groups the model is plain :class:`DawidSkene`.
 
     Parameters
@@ -338,7 +338,7 @@ def _group_shares(table: _core.Table, codes: Codes, k: int) -> Array:
         answer_shares = np.zeros((len(ballots), k))
         np.add.at(answer_shares, (place, labels[together]), weight[together])
         best = answer_shares == answer_shares.max(axis=1, keepdims=True)
-        # What each member said in all; a group weighs as much as the heaviest of them.
+        # All answers of each member; a group weighs as much as the heaviest of them.
         answers, member = np.unique(place * n + workers[together], return_inverse=True)
         heaviest = np.zeros(len(ballots))
         np.maximum.at(heaviest, answers // n, np.bincount(member, weight[together]))

@@ -155,7 +155,7 @@ class GuessingFit(ClassFit):
 class HierarchicalMACE(Hierarchical):
     """Workers who know the class or guess (MACE), with priors learned from the crowd and room for other errors.
 
-    Worker ``m`` knows a task's class with probability ``competence_[m]`` and else says something drawn from
+    Worker ``m`` knows a task's class with probability ``competence_[m]`` and otherwise draws an answer from
     ``guesses_[m]``, whatever the class. Rows of their confusion matrix are Dirichlet-distributed around that mean with
     a strength that is learned: infinite, it is MACE; near zero, each row is free as in Dawid–Skene. Competence has a
     Beta and guesses a Dirichlet prior, learned as well.

@@ -32,10 +32,10 @@ class MessageFit(ClassFit):
 class KOS(Aggregator):
     """Messages between tasks and workers (Karger, Oh and Shah).
 
-    Tasks tell each of their workers what the other workers say; workers tell each of their tasks how well they did on
-    their other tasks; and again. A task's scores are the sum of its labels, each counting its worker's last message.
-    For crowds drawn at random this needs no more labels than an oracle that knows who is reliable, up to a constant
-    factor.
+    Message passing: a task sends to each of its workers the sum of the other workers' answers, a worker sends to each
+    of its tasks how well it did on its other tasks, and so on. A task's scores are the sum of its labels, each counting
+    its worker's last message. For crowds drawn at random this needs no more labels than an oracle that knows who is
+    reliable, up to a constant factor.
 
     With more than two classes, each is asked about against the rest and a worker is as reliable in one question as in
     another: a label counts 1 for its class and ``-1 / (K - 1)`` for the others.

@@ -1,4 +1,4 @@
-"""Models of what workers know: whether they know at all (MACE), and how hard a task is for whom (GLAD)."""
+"""Models of competence: workers who know the class or guess (MACE), ability against difficulty of tasks (GLAD)."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class MACE(Aggregator):
 
     All classes are equally probable. Worker ``m`` knows the class of a task with probability ``competence_[m]`` and
     names it; otherwise the answer is ``l`` with a probability ``spam_[m, l]`` that does not depend on the class. The
-    error model has classes + 1 numbers per worker rather than classes², which pays where workers gave few labels, and
-    it tells spammers by name.
+    error model has classes + 1 numbers per worker rather than classes², which pays off where workers gave few labels,
+    and it names spammers.
 
     Parameters
     ----------

@@ -33,8 +33,8 @@ class MaxMarginVote(Aggregator):
 
     The score of a class on a task is the sum of the weights of those who named it. The answer should beat every other
     class, also those that no worker named, by `margin`; what it lacks is its loss. Weights and answers minimize half
-    the squared weights plus `cost` times all losses. Nothing is assumed about how workers err but that one weight says
-    it; a negative weight makes a worker's vote one against what it names.
+    the squared weights plus `cost` times all losses. Nothing is assumed about how workers err but that one weight
+    describes it; a negative weight turns a worker's vote against the class that it names.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class MaxMarginVote(Aggregator):
         agree, total = votes.table.worker_agreement(answers.astype(np.int32))
         log_odds = np.log((agree + 1) / (total - agree + 1) * max(votes.n_classes - 1, 1))
         square = float(total @ weights**2)
-        # Answers follow the weights, so only a log that says nothing has no positive factor.
+        # Answers follow the weights, so only a log without information has no positive factor.
         factor = float(total @ (weights * log_odds)) / square if square > 0 else 0.0
         return factor if factor > 0 else 1 / float(self.margin)
 
@@ -193,8 +193,9 @@ class CrowdSVM(Aggregator):
     -----
     ``posterior_`` is the average over draws of each task's class probabilities given all else in the draw, which varies
     less than shares of drawn classes. ``confusion_`` and ``weights_`` are averages of draws; ``predict_proba`` takes
-    them for known. Classes have equal prior probabilities. There is no objective, and ``converged_`` says only that all
-    sweeps were made: a few tens of them measure the posterior near the majority's answers and do not explore all of it.
+    them for known. Classes have equal prior probabilities. There is no objective, and ``converged_`` means only that
+    all sweeps were made: a few tens of them measure the posterior near the majority's answers and do not explore all of
+    it.
 
     With two classes the draws are from the posterior. With more, the strongest rival of each answer is held fixed while
     weights are drawn, as in the paper: what is drawn then resembles the posterior and is not quite from it.

@@ -66,8 +66,8 @@ class MinimaxEntropy(Aggregator):
     Notes
     -----
     The objective is the dual of the minimax problem: the log-likelihood of the labels with classes summed out, less
-    half the penalties times the squares. It is climbed from vote shares and never falls: in a pass each worker takes a
-    step of Newton's method given the posteriors, then each task one with its posterior summed out, both halved until
+    half the penalties times the squares. It is maximized from vote shares and never falls: in a pass each worker takes
+    a step of Newton's method given the posteriors, then each task one with its posterior summed out, both halved until
     their part of the objective does not fall. There may be several summits.
 
     Time per pass O(annotations · classes³) while posteriors are open and O(annotations · classes²) when they are sharp,

@@ -51,12 +51,12 @@ class OnlineDawidSkene(Aggregator):
     counts, which are mixed into the running averages of the workers who answered, then both again, `rounds` times.
     New tasks, workers and classes may appear in any batch. After n answers, the next one moves its worker's average by
     (n + 1) to the power of -`kappa`, and no other average. The average stands for as many answers as
-    its weights are worth (Kish's effective number), in addition to `pseudo_count`.
+    Kish's effective number of its weights, in addition to `pseudo_count`.
 
     Results are of the latest batch (`labels_`, `posterior_`, `tasks_`) and of all workers seen so far (`workers_`,
     `confusion_`, in the order in which they appeared). Tasks of the past are not kept; :meth:`predict_proba` answers
     them if it is given their annotations. A task that comes again is taken for a new one, unless it is among the last
-    `recent` tasks: then its new answers are weighed together with what the earlier ones said of its class.
+    `recent` tasks: then its new answers are combined with the evidence of the earlier ones.
 
     ``fit`` forgets everything and replays a table in task order, `batch_size` tasks at a time; `posterior_` is then
     that of all tasks under the last parameters. :meth:`partial_fit` may go on from there, as it may after ``load``.
@@ -371,10 +371,10 @@ class _Average:
         return mixed, self._squares_after()
 
     def as_pseudo(self, imaginary: Array) -> Array:
-        """Pseudo-counts beside which counts of the batch weigh as much as they will in the averages.
+        """Pseudo-counts relative to which counts of the batch weigh as much as they will in the averages.
 
-        An average is worth so many counts as its weights tell, whatever the classes of the batch turn out to be. Only
-        ratios matter: all is divided by what a count of the batch will be worth.
+        The weights of an average determine its effective number of counts, whatever the classes of the batch turn out
+        to be. Only ratios matter: all is divided by the weight that a count of the batch will have.
         """
         total = self.left * self.counts.sum(axis=tuple(range(1, self.counts.ndim))) + self._shares * self.answers
         worth = _worth(total, self._squares_after())
@@ -426,7 +426,7 @@ def _part(table: _core.Table, chosen: npt.NDArray[np.bool_]) -> _core.Table:
 
 
 def _worth(weights: Array, squares: Array) -> Array:
-    """What turns an average into the counts it is worth: the sum of weights over that of their squares."""
+    """Effective counts per unit of an average: the sum of its weights over the sum of their squares."""
     return np.divide(weights, squares, out=np.zeros_like(squares), where=squares > 0)
 
 

@@ -33,7 +33,7 @@ _MARGIN = 2.0
 PANEL_DISCOUNT = 1.0
 #: Standard deviation of what errors that all workers share hide of a worker's accuracy.
 _SYSTEMATIC = 0.07
-#: Bounds of the pseudo-counts that estimates without gold are worth.
+#: Bounds of the pseudo-counts that estimates without gold count for.
 _LEAST_ANSWERS, _MOST_ANSWERS = 2.0, 500.0
 
 
@@ -67,7 +67,7 @@ class Agreement:
         right, total = np.einsum("mkk->m", counts), counts.sum(axis=(1, 2))
         if known is not None:
             right, total = np.maximum(right - known.right, 0.0), np.maximum(total - known.seen, 0.0)
-        # Workers of known tasks only, about whom the others have to tell.
+        # Workers who answered known tasks only are estimated from the others.
         crowd = right.sum() / max(total.sum(), 1e-9)
         has_weight = total > 1e-9
         share = np.where(has_weight, np.divide(right, total, out=np.zeros_like(right), where=has_weight), crowd)
@@ -77,7 +77,7 @@ class Agreement:
         """Measures of workers whose errors may coincide.
 
         Where errors are independent, the estimates of the EM members hold. Where they coincide completely, the answers
-        of the whole panel are worth one vote, and accuracy is the mean posterior of a worker's own labels. The truth
+        of the whole panel count as one vote, and accuracy is the mean posterior of a worker's own labels. The truth
         lies between: half the distance is one standard error, next to what shared errors hide. Known classes are a Beta
         update of that.
 
@@ -186,7 +186,7 @@ class Anchored(Aggregator):
 
     @property
     def correlation_error_(self) -> float:
-        """Standard error of `correlation_`: 0 where it was given, 1 where the log says nothing about it."""
+        """Standard error of `correlation_`: 0 where it was given, 1 where the log does not determine it."""
         return float(self._dependence.estimate[1])
 
     @property

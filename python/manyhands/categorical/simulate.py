@@ -478,7 +478,7 @@ def _core_groups(groups: Ints) -> npt.NDArray[np.uint32] | None:
 
 
 def _with_copying(confusion: Floats, groups: Ints, copying: float) -> Floats:
-    """Mix each group's answers into its members' matrices."""
+    """Mix each group's answers into the matrices of its workers."""
     members = np.flatnonzero(groups >= 0)
     if not len(members):
         return confusion

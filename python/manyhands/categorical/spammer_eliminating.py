@@ -18,7 +18,7 @@ from manyhands.categorical._priors import class_pseudo, row_pseudo
 from manyhands.categorical.base import Aggregator, ClassFit
 from manyhands.categorical.table import Annotations
 
-#: Pseudo-counts of workers of either kind: one spammer, one who is none.
+#: Pseudo-counts of workers of either kind: one spammer, one honest worker.
 _PRIOR_WORKERS = 1.0
 
 
@@ -52,7 +52,7 @@ class SpammerEliminatingDawidSkene(Aggregator):
     spammer_probability_ : ndarray of shape (n_workers,)
         Probability that each worker is a spammer.
     spammers_ : ndarray
-        Names of the workers for whom it is above one half.
+        Names of the workers whose probability is above one half.
 
     Notes
     -----

@@ -226,7 +226,7 @@ def outliers(
     labels_per_task: int | None = None,
     seed: int = 0,
 ) -> tuple[CategoricalSimulation, npt.NDArray[np.bool_]]:
-    """A crowd with confusion matrices, but for samples that confuse all workers in a way that the features tell.
+    """A crowd with confusion matrices, except on samples that confuse all workers in a way that features predict.
 
     Those are a `share` of the samples; what is answered there is a class that a random direction of feature space
     picks, with probability 0.9, the worker who answers.
@@ -252,7 +252,7 @@ def outliers(
     n, k = len(codes), crowd.log.n_classes
     odd = np.zeros(n, np.bool_)
     odd[rng.permutation(n)[: round(share * n)]] = True
-    # Ranks along a direction, cut into as many parts as there are wrong classes: a class that the features tell.
+    # Ranks along a direction, cut into as many parts as there are wrong classes: a class that features predict.
     along = (features @ rng.normal(size=features.shape[1])).argsort().argsort()
     wrong_labels = (codes + 1 + along * max(k - 1, 1) // n) % k
     tasks, workers, labels = (part.astype(np.int64) for part in crowd.log.codes())

@@ -43,7 +43,7 @@ class Annotations(Answers):
     ``missing="error"``; tasks that lose all their rows that way are listed in :attr:`unlabelled`.
 
     Labels that carry no information of the class ("don't know") are abstentions if `abstain` names them: they can be
-    said but are never true. They are among :attr:`labels`, not :attr:`classes`. `DawidSkene` with full matrices learns
+    given but are never true. They are among :attr:`labels`, not :attr:`classes`. `DawidSkene` with full matrices learns
     from who abstains when; all else takes them as missing (:meth:`without_abstentions`).
 
     Classes may have an order, `ordered`: grades, say. :func:`manyhands.aggregate` then chooses a method of
@@ -129,8 +129,8 @@ class Annotations(Answers):
             columns in a list are one id together: ``worker=["judge", "prompt"]``.
         weight
             Column of weights: an annotation of weight 2 counts as two. None for equal weights. Probabilities in long
-            form, a row for each label that a worker holds possible, are weights. The largest is 1e15, and one below
-            1e-30 is none.
+            form, a row for each label that a worker holds possible, are weights. The largest is 1e15; one below
+            1e-30 counts as 0.
         confidence
             Column of how sure workers are of their labels, above 0 and at most 1. With K classes, a label of confidence
             c counts as (c K - 1) / (K - 1) of an annotation: wholly if it is certain, not at all if it is a guess.
@@ -283,7 +283,7 @@ class Annotations(Answers):
         """Build a table from soft labels: a row per answer, a column of probabilities for each class.
 
         An answer counts as fractions of annotations: of each label as much as its probability exceeds the least one,
-        since what all classes have alike says nothing of any. An answer that is certain is a plain annotation, one of
+        since a part that all classes share is not evidence. An answer that is certain is a plain annotation, one of
         even probabilities weighs nothing, and one that has all but a label even is that label with a `confidence`. The
         expected log-likelihood then stands in for the likelihood of a label.
 
@@ -467,7 +467,7 @@ class Annotations(Answers):
 
     @property
     def n_labels(self) -> int:
-        """Number of labels that can be said: the classes, and the abstentions."""
+        """Number of labels that workers can give: the classes, and the abstentions."""
         return self._table.n_labels
 
     @property
@@ -487,7 +487,7 @@ class Annotations(Answers):
 
     @property
     def labels(self) -> npt.NDArray[Any]:
-        """Names of all labels, in code order: what can be said, the classes before the abstentions."""
+        """Names of all labels that workers can give, in code order: the classes before the abstentions."""
         return self._labels.values
 
     def codes(self) -> tuple[Codes, Codes, npt.NDArray[np.uint16]]:
@@ -613,7 +613,7 @@ class Annotations(Answers):
 def as_annotations(votes: Any, *, abstentions: bool = False) -> Annotations:
     """Return a table, or make one of a frame whose columns have well-known names.
 
-    Whoever does not ask for `abstentions` sees none: they are missing answers then.
+    Without `abstentions` they are left out, as missing answers.
     """
     if isinstance(votes, Annotations):
         return votes if abstentions else votes.without_abstentions()

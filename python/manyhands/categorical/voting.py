@@ -107,8 +107,8 @@ class MajorityVote(_Voting):
     Parameters
     ----------
     ties
-        Who wins a tie: the class with the ``"lowest"`` code (the first in sorted order, whatever the order of rows),
-        one of the tied at ``"random"``, or nobody (``"abstain"``: the label is None).
+        Which class wins a tie: the one with the ``"lowest"`` code (the first in sorted order, whatever the order of
+        rows), one of the tied at ``"random"``, or none (``"abstain"``: the label is None).
     seed
         Seed of random ties.
 
@@ -187,7 +187,7 @@ class WeightedVote(_Voting):
     n_iter
         Rounds of ``"zero-based"``.
     learning_rate, rate_decay, decay_every
-        Its step size, and the factor by which that shrinks every so many rounds.
+        Its step size, the factor by which that shrinks, and the number of rounds between two such steps.
     initial_skill
         Its first skill of every worker.
     tol

@@ -1,1 +1,1 @@
-"""Twins of other libraries' classes: change an import, keep the rest of the program."""
+"""Drop-in replacements for other libraries' classes: change an import, keep the rest of the program."""

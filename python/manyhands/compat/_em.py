@@ -61,7 +61,7 @@ class _DawidSkene(LabelTwin):
         extra: Array | float = 0.0,
         **start: Any,
     ) -> ClassFit:
-        """Run EM, from vote shares unless `start` says otherwise; `extra` counts are added in every M-step."""
+        """Run EM, from vote shares unless `start` is passed; `extra` counts are added in every M-step."""
         k = log.votes.n_classes
         result = _core.em_fit(
             log.votes.table,
@@ -156,7 +156,7 @@ class DawidSkene(_DawidSkene):
             Known classes, by task, kept throughout. Tasks that are not in the log are of no consequence.
         initial_error
             Counts or probabilities of past answers, indexed by ``worker`` and ``label``, a column for each
-            true class. Used as `initial_error_strategy` says, and only to start from.
+            true class. `initial_error_strategy` selects how; they are only a start.
         """
         return self._learn(data, true_labels, initial_error)
 

@@ -57,7 +57,7 @@ class SegmentationMajorityVote(_Segmentation):
     Parameters
     ----------
     default_skill
-        The skill of workers of whom none is given, with ``on_missing_skill="value"``.
+        The skill of workers without a given skill, with ``on_missing_skill="value"``.
     on_missing_skill
         What to do with them: ``"error"``, ``"ignore"`` their masks, or ``"value"``.
 

@@ -34,7 +34,7 @@ def alpha_krippendorff(answers: Frame, distance: Callable[[Hashable, Hashable], 
     Raises
     ------
     ZeroDivisionError
-        If no task has two labels, or the distance is nought throughout.
+        If no task has two labels, or all distances are zero.
 
     Notes
     -----

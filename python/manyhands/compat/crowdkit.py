@@ -62,8 +62,8 @@ _ABSENT = {
     "CrowdLayer": f"{_LEARNERS}; its CrowdLayer takes a network and Annotations rather than a layer in yours",
     "accuracy_on_aggregates": "Wawa().fit(answers).skills_ is that of the majority vote, by worker; with other "
     "answers, GoldMajorityVote().fit(answers, aggregates).skills_",
-    "entropy_threshold": "uncertainty(answers, compute_by='worker', aggregate=False) tells who answers the same too "
-    "often; the models of manyhands learn to give such workers no say",
+    "entropy_threshold": "uncertainty(answers, compute_by='worker', aggregate=False) shows which workers repeat one "
+    "answer too often; the models of manyhands learn to ignore such workers",
     "load_dataset": "read the files with pandas or manyhands.read",
     "get_datasets_list": "read the files with pandas or manyhands.read",
 }

@@ -189,7 +189,7 @@ class Thresholds:
     tie : float
         Largest noise; scores closer than this may change places.
     seed : int
-        Changes who wins a tie.
+        Changes which option wins a tie.
 
     Examples
     --------
@@ -222,7 +222,7 @@ class Thresholds:
         lower, upper : array of shape (n_options,), a number for all options, or None
             Bounds of the shares.
         seed : int, default 0
-            Changes who wins a tie.
+            Changes which option wins a tie.
 
         Notes
         -----

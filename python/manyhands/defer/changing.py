@@ -32,7 +32,7 @@ _HALVINGS = 10
 _LATEST = 2_000
 #: How much more likely, in logarithms, answers must be with a half-life than with none: what noise would gain.
 _GAIN = 3.0
-#: Imaginary answers with which an expert begins, as accurate as the experts together.
+#: Pseudo-counts of answers with which an expert begins, as accurate as the experts together.
 _START = 2.0
 
 
@@ -124,7 +124,8 @@ class PresentSkill(Deferral):
         shape = len(self._workers), len(self._classes), len(self._classes)
         self._counts, self._latest = np.zeros(shape), np.full(shape[0], -np.inf)
         self._count(times[cases], experts, truth[cases], labels)
-        # Gates learn from cases, each as much as it tells of the present; half of the weight would be half of the rate.
+        # Routers learn from cases, weighted by how much they inform about the present; half the weight is half the
+        # rate.
         trained = data.samples.numpy()
         weights = decay(times[trained].max(), times, half_life)
         self._recency = torch.from_numpy(weights / weights[trained].mean()).float()
@@ -143,7 +144,7 @@ class PresentSkill(Deferral):
         self._take_confusion(counts / counts.sum(axis=2, keepdims=True))
 
     def _case_weights(self, tasks: Tensor) -> Tensor | None:
-        """How much cases tell of the present, (n,), 1 on average; None where all count alike."""
+        """How much cases inform about the present, (n,), 1 on average; None where all count alike."""
         return None if self._recency is None else self._recency[tasks.cpu()].to(tasks.device)
 
     def _after_training(self, data: CrowdData) -> None:

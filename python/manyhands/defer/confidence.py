@@ -18,10 +18,10 @@ from manyhands.defer.deferral import Deferral, Views
 
 
 class SelectivePrediction(PresentSkill):
-    """Selective prediction: whoever is best is asked where the classifier is less sure than a threshold.
+    """Selective prediction: the best expert is asked where the classifier is less confident than a threshold.
 
-    The threshold is the one with which the whole is right most often in held-out cases. Whom to ask follows from the
-    experts' accuracy in each class and what the classifier thinks of the class.
+    The threshold is the one with the highest system accuracy on held-out cases. The expert follows from the experts'
+    accuracy in each class and the classifier's probabilities of the classes.
 
     Parameters
     ----------

@@ -153,7 +153,7 @@ class Deferral(CrowdNetworkEstimator):
         return len(self._workers) + 1
 
     def _extra_parts(self, data: CrowdData) -> dict[str, nn.Module]:
-        """What is trained beside classifier and gate, by name."""
+        """What is trained in addition to classifier and router, by name."""
         return {}
 
     def _forward(self, x: Any) -> Views:
@@ -206,11 +206,11 @@ class Deferral(CrowdNetworkEstimator):
         return expected_right(probs, self._expert_accuracy)
 
     def _worth(self, right: Array) -> Array:
-        """What the options are worth, (n, n_experts + 1), by the probability that each is right, less their cost."""
+        """Values of the options, (n, n_experts + 1): the probability that each is right, less its cost."""
         return right
 
     def _judged(self, batch: Batch, views: Views) -> tuple[Tensor, Tensor]:
-        """What right answers to held-out cases are worth, each by the best option that answered, and their number."""
+        """Total value of answers to held-out cases, each by the best option that answered, and the number of cases."""
         truth, answers = truth_of(batch), answers_of(batch, len(self._workers))
         scores = self._scores(views)
         scores[:, :-1] = scores[:, :-1].masked_fill(answers < 0, -torch.inf)
@@ -306,7 +306,7 @@ class Deferral(CrowdNetworkEstimator):
         return softmax_rows(self._of_views(X, self._scores))
 
     def expected_accuracy(self, X: Any) -> Array:
-        """Probability that each option is right, (n, n_experts + 1), so far as the method can tell."""
+        """Probability that each option is right, (n, n_experts + 1), as estimated by the method."""
         return self._of_views(X, self._right)
 
     def decide(
@@ -329,10 +329,10 @@ class Deferral(CrowdNetworkEstimator):
         how
             ``"capacity"``: all cases at once, so that each share is kept to the case. ``"threshold"``: each
             case by itself, as for a stream, with offsets calibrated on the cases of ``calibrate``, or else on held-out
-            ones (`validation`) or those trained on. ``"ranked"``: the cases that suit the classifier best go to it, as
-            many as the coverage says, and the others to their best option, which may be the classifier too
-            (:func:`ranked`). ``"argmax"``: the best option, whatever the shares. ``"auto"``: by capacity if a coverage
-            or workload is asked for.
+            ones (`validation`) or those trained on. ``"ranked"``: the cases that suit the classifier best go to it, up
+            to the coverage, and the others to their best option, which may be the classifier too (:func:`ranked`).
+            ``"argmax"``: the best option, whatever the shares. ``"auto"``: by capacity if a coverage or workload is
+            asked for.
         by
             What makes an option good: the method's own scores (``"gate"``), or that it is probably right
             (``"accuracy"``, see :meth:`expected_accuracy`). The shares are kept either way.
@@ -469,7 +469,7 @@ class _Answers:
         self._label[self._label < 0] = len(model._classes)
 
     def of(self, who: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """What the expert asked of each row said, as a class code; -1 where there is no answer."""
+        """The answer of the expert asked about each row, as a class code; -1 where there is no answer."""
         key = np.arange(len(who)) * self._n_experts + who
         at = np.searchsorted(self._key, key).clip(max=len(self._key) - 1)
         return np.where(self._key[at] == key, self._label[at], -1)

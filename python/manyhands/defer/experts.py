@@ -25,7 +25,7 @@ Groups = int | Literal["hierarchical"] | None
 
 #: Experts from which on one conditional network stands for all of them.
 CONDITIONAL_FROM = 8
-#: Numbers that tell one expert from another in the conditional model.
+#: Size of the embedding of an expert in the conditional model.
 EMBEDDING = 8
 _KMEANS_STEPS = 100
 #: Differences in the cost of merges that do not count, as a share of the largest cost.
@@ -96,7 +96,7 @@ class ConditionalExperts(ExpertModels):
         self.trunk = copy.deepcopy(split(network)[0])
         self.average = nn.Linear(n_features, n_classes)
         self.patterns = nn.Linear(n_features, EMBEDDING * n_classes)
-        # Kept divided by √experts: an expert is in one answer of so many, and moves by as much less in a step.
+        # Divided by √experts: of all answers, an expert gave one part in that many, and moves by as much less per step.
         self.embedding = nn.Parameter(torch.randn(n_experts, EMBEDDING) / math.sqrt(EMBEDDING * n_experts))
 
     def forward(self, x: Any) -> Tensor:

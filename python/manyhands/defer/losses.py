@@ -42,7 +42,7 @@ def posterior(log_gate: Tensor, log_evidence: Tensor) -> Tensor:
 def gate_loss(gate: Tensor, target: Tensor, options: Tensor | None = None) -> Tensor:
     """Cross-entropy of the router with the posterior of the option, (n,): what the M-step makes small.
 
-    `gate` is (n, n_experts + 1) logits, `target` the posterior. `options`, of the same shape, says who is an option in
+    `gate` is (n, n_experts + 1) logits, `target` the posterior. `options`, of the same shape, marks the options of
     each case (Nguyen et al. 2025, Eq. 15): the others are left out of the softmax and of the posterior, which keeps the
     ratios of the rest, and a case with one option has no loss.
     """
@@ -126,7 +126,7 @@ def exact_posterior(
     """E-step with missing answers summed out, which takes no iteration; results as of `mean_field`."""
     right, wrong = answer_log_likelihood(log_probs.shape[1], smoothing)
     logit = _right_logit(log_experts, truth)
-    # ln(f_y · right + (1 − f_y) · wrong): what a missing answer says of the truth on average.
+    # ln(f_y · right + (1 − f_y) · wrong): the average evidence of a missing answer about the truth.
     expected = torch.logaddexp(F.logsigmoid(logit) + right, F.logsigmoid(-logit) + wrong)
     log_option = posterior(log_gate, evidence(answers, truth, log_probs, smoothing, expected))
     p_chosen = log_option[:, :-1, None].exp()

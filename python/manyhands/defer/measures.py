@@ -2,7 +2,7 @@
 
 All measures start from `correct`, an array of shape (n, n_options) that states whether each option's answer to each
 case is right, NaN where that is not known (:func:`correctness` makes it), and from `who`, the option that was chosen.
-They are defined where nothing is deferred, or everything: what nobody answered has no accuracy, NaN.
+They are defined where nothing is deferred, or everything: cases without an answer have no accuracy, NaN.
 """
 
 from __future__ import annotations

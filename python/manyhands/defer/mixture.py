@@ -33,14 +33,14 @@ class MixtureOfExperts(Deferral):
     classifier, gate, coverage, workload
         See :class:`~manyhands.defer.Deferral`; the workload is kept by decisions only.
     cost
-        Of asking an expert, or of asking each of those named, beside 1 for a wrong answer; the classifier's loss is its
-        cross-entropy.
+        Of asking an expert, or of asking each of those named, where a wrong answer costs 1; the classifier's loss is
+        its cross-entropy.
     **settings
         See :class:`~manyhands.defer.Deferral` and :class:`~manyhands.learn.Training`.
 
     Notes
     -----
-    Experts who gave no answer to a case are left out of its gate. Time per epoch: two networks.
+    Experts who gave no answer to a case are left out of its softmax. Time per epoch: two networks.
 
     References
     ----------

@@ -73,7 +73,7 @@ class SetEncoder(nn.Module):
         return torch.cat([self.element(torch.cat([features, answer_rows, true, right], dim=1)), true, right], dim=1)
 
     def forward(self, sums: Tensor) -> Known:
-        """What sums over their sets, (n_experts, width), tell of experts."""
+        """Estimate experts from the sums over their sets, (n_experts, width)."""
         total, n_asked, right = sums.split([_HIDDEN, self.n_classes, self.n_classes], dim=1)
         count = n_asked.sum(dim=1, keepdim=True)
         embedding = self.summary(torch.cat([total / count.clamp_min(1), count.log1p()], dim=1))
@@ -230,7 +230,7 @@ class SetDeferral(Deferral):
     def _drawn(self, experts: Tensor, cases: Tensor) -> Tensor:
         """Sums over sets drawn from the answers of some experts, none of them of the cases given."""
         begin, number = self._begin[experts], self._begin[experts + 1] - self._begin[experts]
-        # As often of one or two answers as of half of the most: what few answers tell is to be learned, too.
+        # As often of one or two answers as of half of the most: the network must also learn from few answers.
         size = (self.context ** torch.rand(len(experts))).ceil().long().clamp(max=number)
         start = (torch.rand(len(experts)) * number).long()
         place = torch.arange(self.context)[None].expand(len(experts), -1)

@@ -279,8 +279,8 @@ class NaiveDeferral(EMDeferral):
     unanswered
         What an expert who gave no answer to a case is in it. ``"left-out"``: no option, neither for the posterior of
         who should answer nor for the router that learns from it; a case without answers teaches the router nothing.
-        ``"wrong"``: one who could not have been right, so that every answer not given turns the router to the
-        classifier and to those who did answer.
+        ``"wrong"``: an expert who could not have been right, so that every missing answer moves the router
+        towards the classifier and the experts who did answer.
     constraint
         Over which cases the workload is kept while training: each ``"batch"``, the latest ones (``"running"``), or
         all of them, once an ``"epoch"``. Cases without answers are not among them, unless `unanswered` is ``"wrong"``.
@@ -367,12 +367,12 @@ class ProbabilisticDeferral(EMDeferral):
         the latter from 8 experts on. ``"confusion"``: no network but a confusion matrix each, so that what an expert
         would have answered follows from the truth.
     groups
-        So many networks, each for a group of experts whose accuracy in each class is alike; instead of `experts`.
+        Number of networks, each for a group of experts whose accuracy in each class is alike; instead of `experts`.
         ``"hierarchical"`` finds the number of groups by hierarchical clustering.
     inference
         The E-step: ``"exact"``, which sums missing answers out, or ``"mean-field"``, as in the text of the paper. The
         mean field judges the classifier by the probability of the truth, but experts who did not answer by its expected
-        logarithm, so that those whom the router prefers little die out. ``"mean-field-released"``, as in the code of
+        logarithm, so that experts whom the router rarely prefers die out. ``"mean-field-released"``, as in the code of
         the authors, takes the expectation for the classifier too, and then it is the experts who gain.
     n_iter
         Fixed-point steps of the mean field.

@@ -32,7 +32,7 @@ def table_of(kind: str) -> type[Records]:
 
 
 def kind_by_columns(names: Sequence[str], given: Sequence[str] = ()) -> str:
-    """Return the kind of a log by the columns it has: ``"categorical"`` unless they tell of another.
+    """Return the kind of a log by the columns it has: ``"categorical"`` unless they indicate another.
 
     Parameters
     ----------

@@ -79,12 +79,13 @@ def read(
         A path, a glob such as ``"logs/*.parquet"``, a folder or a zip archive, or several of these. Of a folder or an
         archive, all files of one format are read. The ending specifies what a file is:
         ``.csv``, ``.tsv`` or ``.txt`` (also with ``.gz``, ``.bz2``, ``.zst``, ``.lz4``), ``.parquet`` or
-        ``.pq``, ``.json``, ``.jsonl``, ``.ndjson``, ``.manifest``, ``.xml``, ``.conll``, ``.bio`` or ``.iob``. Under
-        another ending, `format` says it. ``"-"`` is the standard input; it and pipes are recognized by their content.
+        ``.pq``, ``.json``, ``.jsonl``, ``.ndjson``, ``.manifest``, ``.xml``, ``.conll``, ``.bio`` or ``.iob``. For
+        another ending, pass `format`. ``"-"`` is the standard input; it and pipes are recognized by their content.
     kind
-        What the answers are: ``"categorical"``, or ``"numeric"`` for :class:`~manyhands.Ratings`, …. By default what an
-        export says, and classes for a table, unless it lacks a column of tasks or labels and has others that tell of
-        another kind. A column called ``text`` is taken for answers only if workers wrote different texts for a task.
+        What the answers are: ``"categorical"``, or ``"numeric"`` for :class:`~manyhands.Ratings`, …. By default the
+        kind of the export, and classes for a table, unless it lacks a column of tasks or labels and has others that
+        indicate another kind. A column called ``text`` is taken for answers only if workers wrote different texts for a
+        task.
     format
         The platform an export comes from, such as ``"label-studio"``; by default inferred from its fields. See
         docs/labeling-tools.md for all. ``"csv"``, ``"parquet"`` and ``"json"`` are plain rows, whatever the column
@@ -116,7 +117,7 @@ def read(
     header
         Whether the first line of a CSV file names the columns. Otherwise they are called ``"1"``, ``"2"`` and so on.
     out_of_core
-        A directory for a log of classes that does not fit in memory: it is encoded there in shards, about 5 bytes an
+        A directory for a log of classes that does not fit in memory: it is encoded there in shards, about 5 bytes per
         annotation next to the names of the tasks, and the table that comes back stays on disk. What goes through
         annotations shard by shard takes it as any other (the default, votes, Dawid–Skene and its Bayesian and
         related models, agreement); all else raises an error before it starts. A directory that holds these files

@@ -119,7 +119,7 @@ def encode_batches(
 
 
 def _fingerprint(sources: list[Source], found: list[dict[str, str]], rules: Rules, labels_as_text: bool) -> str | None:
-    """What tells files and settings from others; None for streams, which are gone once they are read."""
+    """A fingerprint of files and settings; None for streams, which are gone once they are read."""
     import hashlib
 
     from manyhands._base.archives import archive_of

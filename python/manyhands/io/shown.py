@@ -25,7 +25,7 @@ AUTO = "auto"
 COLUMN = "shown"
 #: Roles of columns whose ids are tasks.
 _TASKS = ("task", "sequence")
-#: Fields that platforms show, the most telling first.
+#: Fields that platforms show, the most informative first.
 _FIELDS = (
     "text",
     "question",

@@ -164,7 +164,7 @@ class WeightedDoctorNet(DoctorNet):
     Training the weights takes O(workers · features · classes) per sample and epoch. If all workers labeled a sample,
     all are averaged. Weights favor workers who predict the answers of others; if most answers are random, they are
     uninformative. ``history_`` is that of the heads.
-    favor nobody. ``history_`` is that of the heads.
+    favor no worker. ``history_`` is that of the heads.
 
     References
     ----------

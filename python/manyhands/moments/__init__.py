@@ -1,4 +1,4 @@
-"""Moments of the answers, and what they can tell about the workers.
+"""Moments of the answers, and what they determine about the workers.
 
 :func:`compute` counts how often workers give which labels alone, in pairs and in triples; these are what the moment
 methods factorize into confusion matrices. :func:`diagnose` reports beforehand whether a table determines them, and

@@ -14,9 +14,9 @@ from manyhands.moments.statistics import Moments
 
 Codes = npt.NDArray[np.intp]
 
-#: A class that has less of the prior than this is not told from nothing.
+#: A class with a smaller share of the prior than this counts as empty.
 _NO_MASS = 1e-12
-#: Share of its trace added to a Gram matrix, so that it has a root where partners tell too little.
+#: Share of its trace added to a Gram matrix, so that it has a root where partners hold too little information.
 _RIDGE = 1e-14
 #: A name is doubtful if another has this much of its support.
 _NEARLY = 0.8
@@ -100,7 +100,7 @@ def told_by(known: Array, joint: Array) -> Array:
 
 
 def told_by_all(blocks: Blocks, confusion: Array, solved: npt.NDArray[np.bool_]) -> Array:
-    """Every worker's confusion matrix as all of its partners tell it together, each with the tasks it shares.
+    """Every worker's confusion matrix as estimated from all of its partners, each with the tasks it shares.
 
     The step of :func:`told_by` with the partners' answers stacked; all workers at once, from the same `confusion`.
     """

@@ -125,7 +125,7 @@ def _carry(blocks: Blocks, members: npt.NDArray[np.intp], reference: int, vertic
 
 
 def _best_supported(moments: Moments, members: npt.NDArray[np.intp]) -> tuple[npt.NDArray[np.intp], Array]:
-    """The pairs on which candidates are compared, as places among the members (pairs, 2), and their counts."""
+    """The pairs on which candidates are compared, as places among `members` (pairs, 2), and their counts."""
     place = np.full(moments.n_workers, -1, np.intp)
     place[members] = np.arange(len(members))
     ends = place[moments.pairs.astype(np.intp)]

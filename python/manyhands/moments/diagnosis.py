@@ -45,7 +45,7 @@ class Diagnosis:
     n_triples : int
         Triples of workers that share tasks, as far as they were counted.
     singular_values : ndarray of shape (n_classes,)
-        Of the scaled pair frequencies that tell most, those of one worker or of groups of workers, largest first.
+        Of the most informative scaled pair frequencies, those of one worker or of groups of workers, largest first.
     noise : float
         The largest singular value that sampling alone would give there.
     rank : int
@@ -108,11 +108,11 @@ def diagnose(votes: Any, *, min_overlap: float = 1.0, max_partners: int = 64, ma
 
     Notes
     -----
-    The *rank* is that of one worker's pair frequencies, put side by side, or of those of three groups of workers who
-    each speak with one voice, whichever tells more: at most as many classes can be told from pairs as there are
+    The *rank* is that of one worker's pair frequencies, put side by side, or of those of three groups of workers whose
+    answers are pooled, whichever is more informative: pairs determine at most as many classes as there are
     singular values above noise. Rows and columns are scaled so that rare classes count, and the noise is the largest
     that tables drawn around the same frequencies show. Groups carry far where pairs share few tasks each, but only
-    what is common to their members.
+    what is common to their workers.
 
     Time and memory as :func:`compute` of order 3 without blocks, and a fit of `DawidSkene` from `MultiSPA`.
 
@@ -169,7 +169,7 @@ def _range(values: npt.NDArray[Any]) -> tuple[float, float, float]:
 
 
 def _spectra(votes: Annotations, moments: Moments) -> tuple[Spectrum, Spectrum]:
-    """The spectrum of the worker who tells most next to its partners, and of a group of workers beside two others."""
+    """Spectra of the most informative worker and its partners, and of a group of workers and two other groups."""
     from manyhands.moments._factors import Blocks
 
     alone = groups = Spectrum(np.zeros(moments.n_classes), 0.0)

@@ -37,8 +37,8 @@ _NOT_NOTHING = 1e-6
 class MomentAggregator(Aggregator):
     """Base of the methods of moments: a subclass gives ``_factorise``, which maps moments to parameters.
 
-    What is common: workers whom the moments do not reach (no worker shares a task with them) are judged by the labels
-    of the others; every confusion matrix is drawn towards the crowd's average by `shrink` labels a row, because
+    What is common: workers without moments (no worker shares a task with them) are judged by the labels
+    of the others; every confusion matrix is drawn towards the crowd's average by `shrink` labels per row, because
     moments say little of a worker with few labels; posteriors are those of the Dawid–Skene model.
     """
 
@@ -137,7 +137,7 @@ class MultiSPA(MomentAggregator):
     Parameters
     ----------
     refine
-        Rounds of least squares afterwards in which all of a worker's partners tell its matrix together, which averages
+        Rounds of least squares afterwards that estimate a worker's matrix from all of its partners, which averages
         the noise of one reference over all pairs. Exact moments need none.
     min_overlap
         Pairs of workers with fewer tasks in common are left out.

@@ -244,8 +244,8 @@ class MMSR(_OneCoin):
         some hundred workers, and holds up to almost half of arbitrary, colluding adversaries.
     trim
         For ``"trimmed"``: how many neighbors are set aside on either side: a whole number, or a share of each worker's
-        neighbors below one half. None for half, less one, of those with whom the worker has ten tasks or more in
-        common: where pairs have but a handful, extremes are chance, and setting them aside would bias the mean.
+        neighbors below one half. None for half, less one, of those that share ten tasks or more with the
+        worker: where pairs have but a handful, extremes are chance, and setting them aside would bias the mean.
     min_overlap, max_partners, max_iter, tol
         As in :class:`OneCoinSpectral`.
 
@@ -369,8 +369,8 @@ class SpectralMetaLearner(_PairSkills):
 
     With answers -1 and +1 for the two classes, the covariance of two workers is the product of a number of each, ``v =
     sqrt(1 - b²) (sensitivity + specificity - 1)``, where ``b`` is the prevalence of the second class less that of the
-    first. A rank-one fit gives ``v``, third moments of workers give ``b``, and each worker's mean answer tells
-    sensitivity and specificity apart. No class is guessed on the way.
+    first. A rank-one fit gives ``v``, third moments of workers give ``b``, and each worker's mean answer separates
+    sensitivity from specificity. No class is guessed on the way.
 
     Parameters
     ----------
@@ -383,8 +383,8 @@ class SpectralMetaLearner(_PairSkills):
     -----
     Two classes only; with more, an error. Moments are centered by each worker's mean over all their labels. The third
     central moment of three workers is ``-2 b / sqrt(1 - b²)`` times the product of their ``v``; where triples are
-    missing or too few to tell ``b``, it is taken from the majority vote instead, and :attr:`remarks_` reports it. The
-    sign of ``v``, margins and workers without a partner are as in :class:`OneCoinSpectral`.
+    missing or too few to estimate ``b``, it is taken from the majority vote instead, and :attr:`remarks_` reports it.
+    The sign of ``v``, margins and workers without a partner are as in :class:`OneCoinSpectral`.
 
     Time O(Σ n³) over tasks with n annotations, once, and O(pairs) an iteration; memory 80 bytes per pair and 84 bytes a
     triple.
@@ -432,7 +432,7 @@ class SpectralMetaLearner(_PairSkills):
         if votes.n_classes > 2:
             raise ValueError(
                 f"SpectralMetaLearner is for two classes, and the votes have {votes.n_classes}; OneCoinSpectral (one "
-                "accuracy a worker) and MultiSPA (full confusion matrices) take more"
+                "accuracy per worker) and MultiSPA (full confusion matrices) take more"
             )
         first = votes.table.moments_first()
         labels = first.sum(axis=1)

@@ -329,7 +329,7 @@ class SpectralDS(Aggregator):
     def _decompose(
         self, votes: Annotations, counts: Array, rng: np.random.Generator
     ) -> tuple[Array, Array, tuple[str, ...]] | str:
-        """Prior, confusion matrices and remarks by one division into groups; or why there are none."""
+        """Prior, confusion matrices and warnings by one division into groups; or why it failed."""
         labels, has_answers = counts.sum(axis=1), counts.sum(axis=0) > 0
         if has_answers.sum() == 1:
             return (

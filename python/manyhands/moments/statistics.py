@@ -206,8 +206,8 @@ def compute(
     -----
     Pairs take O(Σ n²) time over tasks with n annotations, triples O(Σ n³); both run in compiled code, one job for each
     worker, and give the same bits on any number of threads. Memory is that of the result, see :class:`Moments`, and the
-    table in worker order (5 to 6 bytes per annotation) or, for pairs on tasks with few labels, up to 512 MB for who met
-    whom. A result of more than 4 GiB is rejected.
+    table in worker order (5 to 6 bytes per annotation) or, for pairs on tasks with few labels, up to 512 MB for pairs
+    of workers. A result of more than 4 GiB is rejected.
 
     Examples
     --------

@@ -43,7 +43,7 @@ class SetSubject(Subject):
 #: Small logs with edge cases: the sets of tasks 0, 1, …, by worker.
 ODD: dict[str, MultiLabels] = {
     "one answer": MultiLabels.from_arrays([0], ["u"], [["x"]]),
-    "nothing said": MultiLabels.from_arrays([0, 1], ["u", "u"], [[], []], inventory=["x", "y"]),
+    "empty answers": MultiLabels.from_arrays([0, 1], ["u", "u"], [[], []], inventory=["x", "y"]),
     "one label": MultiLabels.from_arrays([0, 0, 1], ["u", "v", "u"], [["x"], [], ["x"]]),
     "one worker": MultiLabels.from_arrays([0, 1, 2], ["u"] * 3, [["x"], ["x", "y"], []]),
     "an answer per task": MultiLabels.from_arrays([0, 1, 2], ["u", "v", "w"], [["x"], ["y"], ["x", "y"]]),

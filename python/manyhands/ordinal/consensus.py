@@ -123,8 +123,8 @@ class OrdinalConsensus(Anchored, Ordinal, default="ordinal"):
     how far rows of a worker's confusion matrix depart from what thresholds say, the other lets nothing depart. The
     third asks of each place between two classes whether the truth lies above it (:class:`CumulativeDawidSkene`), and
     knows of no scale that they share. Which is best differs from log to log, no criterion that can be computed without
-    known classes tells, and their average is seldom far from the best one. In small logs the vote counts as well, as in
-    :class:`~manyhands.Consensus`: a model in which all workers err equally, the less probably the farther.
+    known classes predicts it, and their average is seldom far from the best one. In small logs the vote counts as well,
+    as in :class:`~manyhands.Consensus`: a model in which all workers err equally, the less probably the farther.
 
     Classes are decided on from this average. Then it is discounted, since errors on a task are correlated: the
     log-posterior is divided by a design effect, as in :class:`~manyhands.Consensus`, with half of the discount there,

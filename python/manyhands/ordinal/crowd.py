@@ -98,7 +98,7 @@ class OrdinalCrowd(Ordinal, Hierarchical):
 
     @property
     def slopes_(self) -> Array:
-        """Slope of each worker, (n_workers,): how far classes are apart in their eyes; 0 for one who does not look."""
+        """Slope of each worker, (n_workers,): how well they separate the classes; 0 for a worker who guesses."""
         return self._fitted().fit_as(OrdinalFit).theta[:, -1]
 
     @property

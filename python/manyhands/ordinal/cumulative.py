@@ -77,7 +77,7 @@ class CumulativeDawidSkene(AsksInTurn):
 
     Notes
     -----
-    ``confusion_`` has, for a task of class ``k``, differences of the rates with which a worker says "above", made to
+    ``confusion_`` has, for a task of class ``k``, differences of the rates with which a worker answers "above", made to
     fall likewise. ``predict_proba`` asks the questions again.
 
     Time: n_classes - 1 fits of two classes. Memory in addition to one of them: 8 bytes per task and class, 64 a worker

@@ -21,7 +21,7 @@ from manyhands.categorical.table import Annotations
 DECISIONS = ("mode", "median", "mean")
 #: Closer than this, halves of a distribution are equal but for rounding.
 _EVEN = 1e-9
-#: Of more classes, only the first are spelled out in a remark.
+#: Of more classes, only the first are spelled out in a warning.
 _SHOWN = 8
 
 

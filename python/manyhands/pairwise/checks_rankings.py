@@ -54,7 +54,7 @@ def _of(*rankings: tuple[int, ...], by: tuple[int, ...] | None = None) -> Lists:
 #: Small logs with edge cases.
 ODD: dict[str, Lists] = {
     "one ranking": _of((0, 1, 2)),
-    "one worker who always says the same": _of((0, 1, 2), (0, 1, 2), (0, 1, 2)),
+    "one worker who repeats a ranking": _of((0, 1, 2), (0, 1, 2), (0, 1, 2)),
     "contradictions": _of((0, 1, 2), (2, 1, 0), by=(0, 1)),
     "two groups": _of((0, 1), (2, 3), (3, 2), by=(0, 1, 0)),
     "a ranking a worker": _of((0, 1, 2), (1, 0), (2, 0, 1), by=(0, 1, 2)),

@@ -1,4 +1,4 @@
-"""Columns of a DataFrame that are a log: which they are, what they hold, and what tells the log from others."""
+"""Columns of a DataFrame that are a log: which they are, what they hold, and a fingerprint of the log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from manyhands.categorical.shards.encoder import Rules
 _IDS = (T.StringType, T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.BooleanType, T.DateType)
 _LABELS = (*_IDS, T.FloatType, T.DoubleType)
 _NUMBERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType, T.DecimalType)
-#: How a column of another type becomes one that tells the same values apart, whatever the session's settings.
+#: How a column of another type becomes one with the same distinct values, whatever the session's settings.
 _CASTS: tuple[tuple[type[T.DataType], str], ...] = (
     (T.TimestampType, "with unix_micros(`{}`), since as text it would depend on the session's time zone"),
     (T.TimestampNTZType, "with cast(`{}` as string)"),
@@ -37,7 +37,7 @@ class Roles:
     label: str
     weight: str | None = None
     confidence: str | None = None
-    #: Tells which of a worker's answers to a task is the first.
+    #: Orders the answers of a worker to a task.
     order: str | None = None
 
     def given(self) -> Iterator[tuple[str, str]]:
@@ -103,7 +103,7 @@ class Log:
     # ---------------------------------------------------------------------------------------------- one look
 
     def measured(self) -> Measured:
-        """Look at all rows once, reject what cannot be aggregated, and tell the log from others."""
+        """Look at all rows once, reject what cannot be aggregated, and compute the fingerprint of the log."""
         sums = {f"no {role}": self._number_of(self.lacks(role)) for role in ("task", "worker", "label")}
         if self.roles.order:
             sums["no order"] = self._number_of(F.col("order").isNull())
@@ -203,7 +203,7 @@ def _check_settings(roles: Roles, rules: Rules) -> None:
 
 
 def _check_type(role: str, name: str, kind: T.DataType) -> None:
-    """Raise for a column that cannot be what it is said to be."""
+    """Raise for a column whose type does not fit its role."""
     if role in ("weight", "confidence"):
         if not isinstance(kind, _NUMBERS):
             raise TypeError(f"{role} column {name!r} is of type {kind.simpleString()}, and must hold numbers")

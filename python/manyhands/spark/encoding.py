@@ -37,7 +37,7 @@ _VERSION = 1
 _LEAST_ROWS, _MOST_ROWS = 1 << 20, 1 << 24
 #: Annotations that a shard, which has whole tasks, can hold.
 _MOST_OF_A_TASK = (1 << 32) - 1
-#: Rows that tell where the tasks are cut into shards.
+#: Rows of the sample that determines where the tasks are cut into shards.
 _SAMPLE = 200_000
 #: Workers whose names go to all executors; more are sorted.
 _BROADCAST = 1 << 20
@@ -248,7 +248,7 @@ def _shards_schema(log: Log) -> str:
 
 
 def _manifest(log: Log, measured: Measured, checkpoint: Checkpoint, coded: Coded, source: str) -> bytes:
-    """What all shards have in common, from what each says of itself."""
+    """The manifest that all shards share, from the description of each."""
     frame = checkpoint.read("shards", _shards_schema(log))
     assert frame is not None
     n_workers, n_labels, n_classes = coded.n_workers, len(coded.labels), len(coded.classes)
@@ -359,7 +359,7 @@ def table_of_rows(
 
 
 def _in_order(rows: pa.Table, tasks: Ids, workers: npt.NDArray[np.uint32]) -> npt.NDArray[np.intp]:
-    """Order rows by the column that reports it, which must tell the answers of a worker to a task apart."""
+    """Order rows by the column of the order, whose values must differ between answers of a worker to a task."""
     import pyarrow.compute as pc
 
     distinct = arrow.one_chunk(rows.column("order")).dictionary_encode()

@@ -89,7 +89,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Count:
-    """Sends what a pass over a shard adds to sums, in blocks of workers; they are none where there are no counts."""
+    """Sends what a pass over a shard adds to sums, in blocks of workers; without counts it sends nothing."""
 
     count: Counting
     opener: Opener

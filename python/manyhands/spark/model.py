@@ -40,7 +40,7 @@ class SparkModel(Model):
     ----------
     aggregator
         The library's own, fitted: ``n_iter_``, ``prior_``, ``confusion_``, ``history_`` and all else about workers and
-        the course of the fit. What it says of every task (``labels_``, ``posterior_``) comes to the driver, if it fits.
+        the course of the fit. Results per task (``labels_``, ``posterior_``) come to the driver, if they fit.
     log
         The columns it was fitted to.
     """

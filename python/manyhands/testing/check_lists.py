@@ -51,7 +51,7 @@ def subject_of(estimator: Any, *, kind: str = "categorical", skip: Mapping[str, 
 
 
 def _kind_of(estimator: Any, kind: str) -> str:
-    """The kind of answers that an estimator takes; of one made by a function, what the caller says."""
+    """The kind of answers that an estimator takes; for one made by a function, the kind that the caller passes."""
     if isinstance(estimator, type) or not (isinstance(estimator, Estimator) or callable(estimator)):
         raise TypeError(f"expected an aggregator, or a function that makes one for a crowd, not {estimator!r}")
     kind_name: str = getattr(estimator, "_kind", kind)

@@ -317,7 +317,7 @@ def check_progress(subject: Subject) -> None:
     assert_same_bits(model, alone, "fits with and without progress")
     require(calls, "nothing was reported, not even the end")
     for step, objective in calls:
-        require(type(step) is int and type(objective) is float, f"progress was told {step!r} and {objective!r}")
+        require(type(step) is int and type(objective) is float, f"progress received {step!r} and {objective!r}")
     steps = [step for step, _ in calls]
     require(steps[-1] == model.n_iter_, f"the last report was of iteration {steps[-1]}, not of {model.n_iter_}")
     most = model._iterations()

@@ -73,7 +73,7 @@ def check_results(subject: LearnerSubject) -> None:
     require(((model.skills_ >= 0) & (model.skills_ <= 1)).all(), "skills_ are not shares")
     require(model.workers_frame().num_rows == 9, "workers_frame has no row for each worker")
     predicted = model.predict(samples.X)
-    require(set(predicted.tolist()) <= set(samples.votes.classes.tolist()), "predict names classes that are none")
+    require(set(predicted.tolist()) <= set(samples.votes.classes.tolist()), "predict returns unknown classes")
     right = (predicted == samples.truth).mean()
     require(model.score(samples.X, samples.truth) == right, "score is not the share of right predictions")
 
@@ -150,7 +150,7 @@ def check_learns(subject: LearnerSubject) -> None:
         ("with labels", model.predict(samples.X, samples.votes)),
     ):
         right = (predictions == samples.truth).mean()
-        require(right > single + 0.1, f"samples {name} are told by {right:.3f}, where a label is right in {single:.3f}")
+        require(right > single + 0.1, f"accuracy on samples {name} is {right:.3f}, of a single label {single:.3f}")
 
 
 CHECKS = (check_results, check_odd_crowds, check_start_from, check_misaligned, check_learns)
@@ -200,7 +200,7 @@ class ComparisonSubject(NetworkSubject):
         return Samples(X, (mh.Comparisons.from_arrays(pairs["left"], pairs["right"], winner, pairs["worker"]),))
 
     def answers(self, model: Any, samples: Samples) -> dict[str, Callable[[], Any]]:
-        """Rewards, and who wins."""
+        """Rewards, and the predicted winners."""
         X = samples.X
         return {"predict": lambda: model.predict(X), "predict_proba": lambda: model.predict_proba(X[:9], X[9:18])}
 

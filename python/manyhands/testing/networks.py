@@ -30,7 +30,7 @@ QUICK = {"max_epochs": 3, "batch_size": 32}
 
 @dataclass(frozen=True)
 class Samples:
-    """Made-up samples, and what a crowd says of them."""
+    """Simulated samples, and labels of a crowd for them."""
 
     X: Array
     #: What ``fit`` takes after X.

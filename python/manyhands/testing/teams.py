@@ -117,7 +117,7 @@ def check_score(subject: TeamSubject) -> None:
 
 
 def check_odd_teams(subject: TeamSubject) -> None:
-    """One expert, many, few answers, one who never errs, two classes: answers are finite and coverage is kept."""
+    """One expert, many, few answers, a perfect expert, two classes: answers are finite and coverage is kept."""
     usual = draw_team()
     right = usual.some.copy()
     right[:, 0] = usual.truth

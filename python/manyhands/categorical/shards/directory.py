@@ -60,7 +60,7 @@ class Directory:
     numbered: bool
     #: Of all content: the same log gives the same.
     digest: str
-    #: Of the files it was made of, and how they were read; None where no worker said.
+    #: Of the files it was made of, and how they were read; None where that is not known.
     source: str | None
     workers: Names = field(repr=False)
     classes: Names = field(repr=False)
@@ -132,7 +132,7 @@ class Writer:
     claim
         The right to write to the directory.
     workers, classes, labels
-        Names of the crowd, of what can be true, and of what can be said.
+        Names of the workers, of the classes, and of all labels that can be given.
     numbered
         Whether tasks are called by their numbers.
     """
@@ -205,7 +205,7 @@ class Writer:
 
 
 def is_directory(path: str | os.PathLike[str]) -> bool:
-    """Whether there is a directory of shards that is whole, as far as its manifest tells."""
+    """Whether there is a directory of shards that is complete according to its manifest."""
     manifest = read_manifest(Path(path))
     return manifest is not None and "unfinished" not in manifest
 

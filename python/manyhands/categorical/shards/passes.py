@@ -72,8 +72,9 @@ class Counting(Protocol):
 class Sharded:
     """Streams the shards of a directory through a loop; see `manyhands.categorical.shards`.
 
-    The next shard is read while one is worked on, so that two are in memory; each reading is checked. Sums are added in
-    the order of the shards: results are the same bits on any number of threads, and those of any other driver.
+    The next shard is read while one is worked on, so that two are in memory; checksums are verified on every read. Sums
+    are added in the order of the shards: results are the same bits on any number of threads, and those of any other
+    driver.
 
     Parameters
     ----------

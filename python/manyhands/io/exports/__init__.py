@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMATS", "Export", "open_export", "sources_to_read"]
 
-#: Every platform that is read, the most particular first: doccano's fields are the least telling.
+#: Every platform that is read, the most specific first: doccano's field names are the least specific.
 READERS: tuple[Reader, ...] = (
     label_studio.READER,
     label_studio_rows.READER,

@@ -33,7 +33,7 @@ def _is_nested(row: Mapping[str, Any]) -> bool:
 def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
     """Yield all answers of an export."""
     contents = Contents()
-    #: Records by question and by ranked item, of items that no field of their record tells.
+    #: Records by question and by ranked item, of items that no field of their record identifies.
     ranked: dict[str, dict[Any, set[Any]]] = {}
     for file, number, row in rows_of(files):
         if not isinstance(row, Mapping):

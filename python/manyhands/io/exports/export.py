@@ -44,7 +44,7 @@ SAID: Mapping[str, tuple[str, ...]] = {
 #: Kinds of which one answer is any number of rows.
 _MANY = ("rankings", "sequences", "intervals", "boxes", "masks", "shapes")
 
-#: Kinds of which an answer without rows says something too: that there was nothing to see.
+#: Kinds in which an answer without rows is an answer, too: that there was nothing to mark.
 SEEN_NOTHING = ("sequences", "boxes", "masks")
 
 #: Kinds of answers that are verdicts of judges; where a log has several, the first is taken.
@@ -503,7 +503,7 @@ class Export:
             if len(columns) < 5 or len(kinds) < 2:
                 raise
             warnings.warn(f"{self.name}: {overlap.what}; each tag has a layer of its own", DataWarning, stacklevel=3)
-        # Whoever read a document read all of its layers.
+        # A worker who read a document read all of its layers.
         read = dict.fromkeys((answer.task, answer.worker) for answer in given)
         layered = [(*row, row[-1]) for row in rows if row[1] is not None]
         layered += [(task, None, None, worker, None, kind) for task, worker in read for kind in kinds]
@@ -643,7 +643,7 @@ def as_column(values: Iterable[Any]) -> Any:
 
 
 def one_or_set(labels: Any) -> tuple[str, Any]:
-    """Tell whether an answer of one or several labels is a class or a set, and give it: one label alone is a class."""
+    """Return the kind of an answer of one or several labels, and the answer: a single label is a class."""
     labels = list(labels)
     return ("categorical", labels[0]) if len(labels) == 1 else ("multilabel", labels)
 
@@ -670,7 +670,7 @@ def _with_nothing_marked(answers: list[Answer]) -> list[Answer]:
 
 
 def _refuse_odd(answer: Answer) -> None:
-    """Raise for ids that are none, and rows without all of their columns."""
+    """Raise for invalid ids, and for rows that lack columns."""
     for what, name in (("task", answer.task), ("worker", answer.worker)):
         if isinstance(name, list | dict):
             raise FileFormatError(f"{what} {str(name)[:60]} is a {type(name).__name__}, and no id")

@@ -31,7 +31,8 @@ def knows(rows: list[Any]) -> bool:
 def answers(files: Sequence[ExportFile]) -> Iterator[Answer | Dropped]:
     """Yield the shapes of each image: rectangles as boxes, points, polygons and circles as masks, lines as they are.
 
-    The image is `imagePath`, and the annotator the folder or the file, whichever tells the files of an image apart.
+    The image is `imagePath`, and the annotator is the folder or the file, whichever differs between the files of an
+    image.
     """
     images = [PurePosixPath(str(file.rows[0]["imagePath"]).replace("\\", "/")).name for file in files]
     contents = Contents()

@@ -20,7 +20,7 @@ def worker_level(files: Sequence[ExportFile], items: Sequence[Hashable]) -> int:
     Returns
     -------
     int
-        The part that tells the files of every item apart, with fewest names if there are several such parts; the
+        The part that differs between the files of every item, with fewest names if there are several such parts; the
         folder if no item has two files.
     """
     parts = [parts_of(file.path) for file in files]

@@ -44,7 +44,7 @@ def preannotate(
     question
         Which question was answered, where the export has several.
     format
-        ``"label-studio"`` or ``"argilla"``; by default the export's fields tell.
+        ``"label-studio"`` or ``"argilla"``; by default inferred from the fields of the export.
     name
         Who made the predictions: ``model_version`` in Label Studio, ``agent`` in Argilla.
 

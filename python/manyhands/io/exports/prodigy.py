@@ -34,7 +34,7 @@ def answers(files: Sequence[ExportFile]) -> Iterator[Part]:
     """Yield all answers of an export.
 
     The task is the input, since the same text may be asked about with other suggestions. An annotator who rejects a
-    suggested label says no to it: an answer to the question that the label is.
+    suggested label answers "no" to the question that the label is.
     """
     rows: list[tuple[ExportFile, Mapping[str, Any]]] = []
     for file, _, row in rows_of(files):

@@ -32,7 +32,7 @@ class Region:
 
 
 def size_of(height: Any, width: Any) -> tuple[int, int] | None:
-    """Height and width of an image as an export tells them; None where it does not."""
+    """Height and width of an image as an export states them; None where it does not."""
     try:
         size = (int(float(height)), int(float(width)))
     except (TypeError, ValueError, OverflowError):

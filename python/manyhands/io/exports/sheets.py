@@ -34,7 +34,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A platform's table: the columns that tell it, those of ids, and how to find questions and states."""
+    """A platform's table: the columns that identify it, those of ids, and how to find questions and states."""
 
     name: str
     telling: tuple[str, ...]
@@ -124,7 +124,7 @@ def _visible_fields(row: Row, asked: Collection[str]) -> dict[str, Any]:
 
 
 def _number(value: Any) -> float | None:
-    """A finite number; a label such as ``nan`` or ``inf`` is none."""
+    """A finite number; a label such as ``nan`` or ``inf`` is not a number."""
     try:
         number = float(value)
     except (TypeError, ValueError):

@@ -19,7 +19,7 @@ class Document:
     tokens: tuple[tuple[int, int], ...] | None = None
 
     def quoted(self, start: Any, end: Any) -> str | None:
-        """What is written between two places; None where nothing is known of the text, or they are none."""
+        """The text between two places; None where the text is not known, or a place is invalid."""
         return self.text[start:end] if self.text is not None and is_place(start) and is_place(end) else None
 
 

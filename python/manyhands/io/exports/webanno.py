@@ -38,7 +38,7 @@ class _Read:
     spans: dict[str, dict[str, tuple[int, int, str]]] = field(default_factory=dict)
     unread: Counter[str] = field(default_factory=Counter)
     tokens: list[tuple[int, int, str]] = field(default_factory=list)
-    #: What each column is: the question it answers, or why it is not read; None for one that says no more.
+    #: What each column is: the question it answers, or why it is not read; None for one without further information.
     columns: list[tuple[str | None, str | None]] = field(default_factory=list)
 
 
