@@ -343,7 +343,7 @@ def costs(arguments: Any) -> dict[str, Any]:
             mean = team.defer_proba(cases.X_test)[:, -1].mean()
             return {
                 "coverage by arg max": 100 * found,
-                "mean of the gate": 100 * mean,
+                "mean of the router": 100 * mean,
                 "accuracy by capacity": score(team, cases, coverage=c),
             }
 
@@ -359,7 +359,7 @@ def costs(arguments: Any) -> dict[str, Any]:
                 found = defer.sweep(team, cases.X, cases.y, cases.votes, coverage=c, max_fits=8, judge=cases.X_test)
             return {
                 "coverage by arg max": 100 * found.coverage,
-                "mean of the gate": 100 * found.model.defer_proba(cases.X_test)[:, -1].mean(),
+                "mean of the router": 100 * found.model.defer_proba(cases.X_test)[:, -1].mean(),
                 "accuracy by capacity": score(found.model, cases, coverage=c),
                 "trainings": len(found.tried),
             }
@@ -430,7 +430,7 @@ def prices(arguments: Any) -> dict[str, Any]:
     kinds = {"naive": (NAIVE, discounted), "mixture of experts": (defer.MixtureOfExperts, np.subtract)}
     return {
         f"the best of three experts costs {price:g}": {
-            f"{name}, {'told' if known else 'not told'}": taught(make, price, known, net)
+            f"{name}, {'cost known' if known else 'cost unknown'}": taught(make, price, known, net)
             for name, (make, net) in kinds.items()
             for known in (False, True)
         }

@@ -119,6 +119,7 @@ def test_detection_by_hand(finding):
         ([True, False], ValueError, "truth.*2 workers.*12"),
         ({0: "yes"}, TypeError, "truth of worker 0.*'yes'"),
         ({77: True}, ValueError, "truth.*77"),
+        ("01", TypeError, "truth.*single name '01'"),
     ],
 )
 def test_bad_truths(finding, truth, error, match):

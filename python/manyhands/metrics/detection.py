@@ -85,6 +85,8 @@ def _masks(names: Names, truth: Any) -> tuple[npt.NDArray[np.bool_], npt.NDArray
         true, counted = np.zeros(len(names), np.bool_), np.zeros(len(names), np.bool_)
         true[place], counted[place] = values, True
         return true, counted
+    if isinstance(truth, str | bytes):
+        raise TypeError(f"truth must be several workers, a mask or a mapping, not the single name {truth!r}")
     everyone = np.ones(len(names), np.bool_)
     names_or_mask = list(truth)
     true = np.zeros(len(names), np.bool_)
