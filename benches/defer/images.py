@@ -84,7 +84,7 @@ def curves(runs: Runs, titles: list[str]) -> dict[str, dict[str, list[list[float
     found: dict[str, dict[str, list[list[float]]]] = {title: {} for title in titles}
     for (title, method, _), measures in runs.measures().items():
         found[title].setdefault(method, []).append([measures[f"at {c:.0%}"] / 100 for c in COVERAGES])
-    return found
+    return {title: methods for title, methods in found.items() if methods}
 
 
 def main() -> None:
@@ -110,7 +110,7 @@ experts are networks of three convolutional layers, {arguments.epochs} epochs ea
 cosine schedule. AUC-CAC: area under system accuracy against coverage {COVERAGES}, decided by capacity; "at 25%" is the
 accuracy at that coverage. Per cent, mean ± deviation over seeds. What this does not show: deep networks, real experts.
 """
-    report("deferral-images", {title: runs.rows(title) for title in tables}, notes, arguments.out)
+    report("deferral-images", {title: rows for title in tables if (rows := runs.rows(title))}, notes, arguments.out)
 
 
 if __name__ == "__main__":

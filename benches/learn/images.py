@@ -169,7 +169,12 @@ def main() -> None:
 16, 32 and 64 channels, {arguments.epochs} epochs, batches of 128, Adam at 0.005 with a cosine schedule. Per cent,
 mean ± deviation over seeds. What this does not show: deep networks, augmented images, all 50,000 images.
 """
-        report(f"learn-images-{part}", {title: runs.rows(title) for title in titles}, notes, arguments.out)
+        report(
+            f"learn-images-{part}",
+            {title: rows for title in titles if (rows := runs.rows(title))},
+            notes,
+            arguments.out,
+        )
 
 
 if __name__ == "__main__":
