@@ -146,6 +146,13 @@ def test_gold_of_the_fit_is_rejected(crowd):
     mh.promise(fitted, dict(list(gold.items())[50:]), error=0.2)
 
 
+@pytest.mark.parametrize("change", [str, bool, lambda label: 7])
+def test_gold_of_another_type_than_the_classes_is_rejected(crowd, model, change):
+    gold = {task: change(label) for task, label in some(crowd).items()}
+    with pytest.raises(ValueError, match=r"gold.*one of 0, 1, 2, not"):
+        mh.promise(model, gold)
+
+
 def test_bad_input(crowd, model):
     with pytest.raises(ValueError, match=r"20.*45"):
         mh.promise(model, some(crowd, 20))

@@ -445,6 +445,7 @@ def _compare(model: Any, gold: Any, match: Match | None) -> tuple[Ints, Marks, n
         if match is not None:
             raise ValueError("match= is for answers that are not classes; classes are right or wrong")
         index, truth = match_gold(model.tasks_, gold)
+        _check_classes(model.classes_.tolist(), truth.tolist())
         return index, np.asarray(model.labels_[index] != truth), truth
     tasks, answers = _pairs(gold)
     index = model._about.find(tasks)
@@ -458,6 +459,14 @@ def _compare(model: Any, gold: Any, match: Match | None) -> tuple[Ints, Marks, n
     same = _same(model, match)
     ours = _answers_at(model, index)
     return index, np.array([not same(one, other) for one, other in zip(ours, answers, strict=True)], np.bool_), None
+
+
+def _check_classes(classes: list[Any], truth: list[Any]) -> None:
+    """Raise for known answers of another type than the classes: texts for numbers, or whether the model is right."""
+    verdicts = any(isinstance(label, bool) for label in truth) > any(isinstance(label, bool) for label in classes)
+    if verdicts or not set(truth) & set(classes):
+        labels = preview(list(dict.fromkeys(truth)))
+        raise ValueError(f"gold must give the class of each task, one of {preview(classes)}, not {labels}")
 
 
 def _pairs(gold: Any) -> tuple[list[Any], list[Any]]:
