@@ -102,6 +102,26 @@ def test_a_limit_that_does_not_hold(verdicts, capsys, limits, named):
     assert named in content["findings"][0]
 
 
+def test_a_limit_of_a_system_without_human_labels(verdicts, capsys):
+    write_rows("h.csv", ["task", "system", "label"], *[[f"t{task}", "v1", "pass"] for task in range(30)])
+    assert main(["judges", "v.csv", "--gold", "h.csv", "--compare", "system", "--min-score", ".1", "-o", "j.html"]) == 2
+    assert "'v2' has 0 human labels" in capsys.readouterr().err
+    assert not Path("j.html").exists()
+
+
+def test_tables_name_the_criterion_where_there_are_several(verdicts):
+    for name in ("v.csv", "h.csv"):
+        each = rows(name)
+        write_rows(
+            name, [*each[0], "criterion"], *[[*row.values(), what] for row in each for what in ("tone", "facts")]
+        )
+    assert main(["judges", "v.csv", "--gold", "h.csv", "--compare", "system", "-o", "j.html", "-q"]) == 0
+    page = Path("j.html").read_text()
+    for section in ("Differences</h3>", 'id="h-judges"', 'id="h-biases"', 'id="h-failures"'):
+        assert "Criterion" in page.split(section)[1].split("</thead>")[0]
+    assert main(["judges", "v.csv", "--columns", "criterion=none", "-q"]) == 2
+
+
 def test_limits_that_hold(verdicts):
     assert (
         main(

@@ -229,7 +229,7 @@ def _show(args: Namespace, content: dict[str, Any], stages: Stages) -> None:
     biased = [row for row in content["biases"] if row["found"]][:_MOST]
     if biased:
         facts["biases"] = "; ".join(
-            f"{row['judge']} by {row['bias']} {row['effect']:+.3f} ({row['low']:+.3f} to {row['high']:+.3f})"
+            f"{name_of(row)} by {row['bias']} {row['effect']:+.3f} ({row['low']:+.3f} to {row['high']:+.3f})"
             for row in biased
         )
     if drifts(content):

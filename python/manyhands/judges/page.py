@@ -161,7 +161,8 @@ def _overview(content: dict[str, Any]) -> str:
         )
     for part in content["panels"][:3]:
         where = "" if part["criterion"] is None else f" on {part['criterion']}"
-        sentences += [f"{difference_text(each)}." for each in part.get("differences", [])[:2]]
+        about = "" if part["criterion"] is None else f"{part['criterion']} · "
+        sentences += [f"{about}{difference_text(each)}." for each in part.get("differences", [])[:2]]
         if part["effective_judges"] is not None:
             sentences.append(f"Judges that count as independent{where}: {number_text(part['effective_judges'])}.")
     figures += [("Items", f"{content['n_items']:,}", ""), ("Verdicts", f"{content['n_verdicts']:,}", "")]
@@ -202,23 +203,34 @@ def _scores(content: dict[str, Any]) -> str:
         )
     head = ("Score", "Estimate", "95 % interval", "", "Human labels", "Worth labels", "Human labels alone")
     body = _table(head, lines, (1, 2, 4, 5, 6))
-    pairs = [each for part in content["panels"] for each in part.get("differences", [])]
+    several = _several(content)
+    pairs = [(part["criterion"], each) for part in content["panels"] for each in part.get("differences", [])]
     if pairs:
-        far = max(0.05, *(abs(each[end]) for each in pairs for end in ("low", "high")))
+        far = max(0.05, *(abs(each[end]) for _, each in pairs for end in ("low", "high")))
         lines = [
             [
+                *([criterion] if several else []),
                 f"{each['first']} − {each['second']}",
                 _number(each["estimate"], sign=True),
                 f"{each['low']:+.3f} to {each['high']:+.3f}",
                 _bar(each["estimate"], each["low"], each["high"], (-far, far), 0.0),
                 "same items" if each["paired"] else "different items",
             ]
-            for each in pairs
+            for criterion, each in pairs
         ]
-        body += "<h3>Differences</h3>" + _table(
-            ("Systems", "Difference", "95 % interval", "", "Compared on"), lines, (1, 2)
-        )
+        head = (*_first(several), "Systems", "Difference", "95 % interval", "", "Compared on")
+        body += "<h3>Differences</h3>" + _table(head, lines, (len(head) - 4, len(head) - 3))
     return body + _next(content)
+
+
+def _several(content: dict[str, Any]) -> bool:
+    """Whether rows need a column of criteria."""
+    return len(content["panels"]) > 1
+
+
+def _first(several: bool) -> tuple[str, ...]:
+    """Headings of the first columns: the criterion where there are several."""
+    return ("Criterion",) if several else ()
 
 
 def _next(content: dict[str, Any]) -> str:
@@ -235,7 +247,7 @@ def _next(content: dict[str, Any]) -> str:
 
 def _judges(content: dict[str, Any]) -> str:
     rows = content["judge_table"]
-    several = any(row.get("criterion") is not None for row in rows)
+    several = _several(content)
     lines, rates = [], ("true_positive_rate", "true_negative_rate")
     for row in rows:
         quality = row.get("correlation") if "correlation" in row else row.get("accuracy")
@@ -251,14 +263,17 @@ def _judges(content: dict[str, Any]) -> str:
         ]
         lines.append(line)
     what = "Correlation" if rows and "correlation" in rows[0] else "Agreement"
-    head = ["Criterion"] if several else []
-    head += ["Judge", "Family", "Verdicts", "Failed", what, "Passes found", "Failures found", "Bias"]
+    head = [*_first(several), "Judge", "Family", "Verdicts", "Failed", what, "Passes found", "Failures found", "Bias"]
     body = _paragraph("Against human labels, with 95 % intervals.")
     body += _table(head, lines, range(len(head) - 6, len(head)))
     body += "".join(_confusion(part) for part in content["panels"] if part["confusion"])
-    families = [family for part in content["panels"] for family in part["families"]]
+    families = [
+        (f"{part['criterion']}: " if several else "") + ", ".join(family)
+        for part in content["panels"]
+        for family in part["families"]
+    ]
     if families:
-        listed_ = "".join(f"<li>{escape(', '.join(family))}</li>" for family in families)
+        listed_ = "".join(f"<li>{escape(family)}</li>" for family in families)
         about = "Judges that agree beyond the truth, and count for less together:"
         body += f"<h3>Families</h3><p>{about}</p><ul>{listed_}</ul>"
     return body
@@ -300,8 +315,10 @@ def _biases(content: dict[str, Any]) -> str:
             "Not tested: the log has no column of positions or lengths, and families of judges and systems are unknown."
         )
     far = max(0.05, *(abs(row[end]) for row in rows for end in ("low", "high")))
+    several = _several(content)
     lines = [
         [
+            *([row["criterion"]] if several else []),
             row["bias"],
             row["judge"],
             _number(row["effect"], sign=True),
@@ -315,15 +332,18 @@ def _biases(content: dict[str, Any]) -> str:
         "Effects are in units of the score: per later position, per doubling of the length, and for the own family of "
         "systems against others."
     )
-    return _paragraph(about) + _table(("Bias", "Judge", "Effect", "95 % interval", "", "Found"), lines, (2, 3))
+    head = (*_first(several), "Bias", "Judge", "Effect", "95 % interval", "", "Found")
+    return _paragraph(about) + _table(head, lines, (len(head) - 4, len(head) - 3))
 
 
 def _failures(content: dict[str, Any]) -> str:
     rows = [row for row in content["failures"] if row["n_failed"] or row.get("n_missing")]
     if not rows:
         return _paragraph("Every judge gave a verdict on every item.")
+    several = _several(content)
     lines = [
         [
+            *([row["criterion"]] if several else []),
             row["judge"],
             row["where"],
             f"{row['n_failed']:,} of {row['n']:,}",
@@ -333,7 +353,8 @@ def _failures(content: dict[str, Any]) -> str:
         ]
         for row in rows
     ]
-    return _table(("Judge", "Where", "Could not be read", "Share", "95 % interval", "Not asked"), lines, (2, 3, 4, 5))
+    head = (*_first(several), "Judge", "Where", "Could not be read", "Share", "95 % interval", "Not asked")
+    return _table(head, lines, range(len(head) - 4, len(head)))
 
 
 def _method(content: dict[str, Any]) -> str:

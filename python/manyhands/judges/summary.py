@@ -159,11 +159,17 @@ def failed_gates(
 
 
 def scores_of(panel: Panel, compared: bool) -> list[dict[str, Any]]:
-    """Scores of one criterion: of each system that has human labels, or of all items."""
+    """Scores of one criterion: of each system, or of all items."""
     if compared and len(panel.systems) > 1:
-        return [
-            row | {"system": row.get("system")} for row in panel.scores().to_pylist() if row["estimate"] is not None
-        ]
+        rows = panel.scores().to_pylist()
+        for row in rows:
+            if row["estimate"] is None:
+                about = "" if row.get("criterion") is None else f" on {row['criterion']!r}"
+                labels = plural(row["n_gold"], "human label")
+                raise ValueError(
+                    f"system {row['system']!r} has {labels}{about}; a limit of its score needs two or more"
+                )
+        return rows
     one = panel.score
     return [{"system": None} | asdict(one)]
 
@@ -197,7 +203,7 @@ def markdown(content: dict[str, Any], gates: list[str], *, title: str = "Judges"
         lines += [f"- Next{where}: {plan_text(plan)}."] if plan is not None else []
     biased = [row for row in content["biases"] if row["found"]]
     lines += [
-        f"- Bias by {row['bias']}: {_cell(row['judge'])} {row['effect']:+.3f} ({row['low']:+.3f} to {row['high']:+.3f})"
+        f"- Bias by {row['bias']}: {_cell(name_of(row))} {row['effect']:+.3f} ({row['low']:+.3f} to {row['high']:+.3f})"
         for row in biased[:_MOST]
     ]
     lines += [f"- Drift: {_cell(drift_text(row))}" for row in drifts(content)[:_MOST]]
