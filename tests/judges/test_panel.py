@@ -715,6 +715,18 @@ def test_mixed_scales_and_repeats_are_remarked() -> None:
     score = np.r_[rng.uniform(1, 5, 30), rng.uniform(10, 100, 30)]
     with pytest.warns(UserWarning, match="several scales"):
         mh.judges.panel({"task": task, "judge": np.repeat(["x", "y"], 30), "score": score})
+    truth, noise = rng.uniform(1, 5, 60), rng.normal(0, 0.5, (3, 60))
+    scores = {"x": truth + noise[0], "y": 20 * (truth + noise[1]), "z": truth + noise[2]}
+    with pytest.warns(UserWarning, match="several scales"):
+        panel = mh.judges.panel({name: dict(enumerate(each)) for name, each in scores.items()})
+    # No judge counts for more because its numbers are larger, and none has an error in units that are not its own.
+    value = panel.fused_frame()["value"].to_numpy()
+    assert np.corrcoef(value, truth)[0, 1] > max(np.corrcoef(each, truth)[0, 1] for each in scores.values())
+    with pytest.warns(UserWarning, match="several scales"):
+        panel = mh.judges.panel(
+            {name: dict(enumerate(each)) for name, each in scores.items()}, gold=dict(enumerate(truth[:30]))
+        )
+    assert all(row["bias"] is None and row["error"] is None for row in panel.judges_frame().to_pylist())
     columns, _ = log(30)
     twice = {name: column + column[:7] for name, column in columns.items()}
     with pytest.warns(UserWarning, match="7 verdicts"):

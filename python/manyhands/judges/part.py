@@ -78,9 +78,12 @@ class Part:
         data, valid = self.data, self.valid
         if data.is_classes:
             return np.asarray(self.alone.posterior_[:, : len(data.classes)] @ data.worth)
-        ratings = Ratings.from_arrays(data.item[valid], data.judge[valid], data.value[valid])
+        value = data.value[valid]
+        if data.several_scales:
+            value = _on_one_scale(value, data.judge[valid], data.n_judges)
+        ratings = Ratings.from_arrays(data.item[valid], data.judge[valid], value)
         if len(np.unique(data.judge[valid])) < 2:
-            fitted = np.bincount(data.item[valid], data.value[valid], data.n_items)
+            fitted = np.bincount(data.item[valid], value, data.n_items)
             counts = np.bincount(data.item[valid], minlength=data.n_items)
             values, there = fitted / np.maximum(counts, 1), np.flatnonzero(counts)
             values = values[there]
@@ -255,6 +258,17 @@ class Features:
         return np.asarray(
             slope[0] * self.consensus + np.bincount(self.item, self.value * slope[1 + self.judge], len(self.consensus))
         )
+
+
+def _on_one_scale(value: Array, judge: Ints, n_judges: int) -> Array:
+    """Scores with the same mean and standard deviation for every judge: the medians over judges."""
+    size = np.bincount(judge, minlength=n_judges)
+    there = np.maximum(size, 1)
+    mean = np.bincount(judge, value, n_judges) / there
+    spread = np.sqrt(np.bincount(judge, (value - mean[judge]) ** 2, n_judges) / there)
+    scale = np.where(spread > TINY, spread, 1.0)
+    outcome = (value - mean[judge]) / scale[judge]
+    return np.asarray(np.median(mean[size > 0]) + np.median(scale[size > 0]) * outcome)
 
 
 def _residuals(value: Array, truth: Array, judge: Ints, n_judges: int) -> Array:

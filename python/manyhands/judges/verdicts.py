@@ -354,8 +354,9 @@ class Encoded:
     bounds: tuple[float, float]
     share: bool
     what: str
-    #: Whether people's labels are on the scale of the verdicts.
+    #: Whether people's labels are on the scale of the verdicts, and whether judges seem to use several scales.
     same_scale: bool
+    several_scales: bool
     #: Whether each comparison of two systems is there twice, from the view of each of them.
     mirrored: bool
     #: Further columns of the verdicts, aligned with them.
@@ -585,7 +586,8 @@ def _encode_part(
         f"Judge {judges.names[place]!r} failed on every item{about}; no estimate uses it."
         for place in np.flatnonzero(np.bincount(judge[~failed], minlength=len(judges.names)) == 0).tolist()
     ]
-    warnings += _mixed_scales(scheme, value, judge, judges.names)
+    mixed_scales = _mixed_scales(scheme, value, judge, judges.names)
+    warnings += mixed_scales
     clusters = _item_codes(columns.get("cluster"), first)
     if clusters is None:
         clusters = task_of if n_systems > 1 else np.arange(len(items))
@@ -607,7 +609,8 @@ def _encode_part(
         bounds=scheme.bounds,
         share=scheme.share,
         what=scheme.what,
-        same_scale=scheme.of_human is None,
+        same_scale=scheme.of_human is None and not mixed_scales,
+        several_scales=bool(mixed_scales),
         mirrored=mirrored,
         extra={role: columns[role] for role in _EXTRA if role in columns},
         gold=reference,
