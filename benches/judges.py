@@ -22,6 +22,7 @@ from manyhands.audit.effective import from_errors
 from manyhands.judges.estimates import Design, difference_of, predict, score_of, wilson
 from manyhands.judges.part import Part
 from manyhands.judges.planning import inclusion, systematic
+from manyhands.judges.replacement import p_value
 from manyhands.judges.verdicts import Table, encode
 from manyhands.metrics.intervals import student_quantile
 
@@ -249,6 +250,31 @@ def effective(data: Path) -> None:
         print(f"{name}, best judge {best:.3f}: {one}, {one.eigenvalue:.2f} by the eigenvalue, null {one.null:.1f}")
 
 
+def levels(sizes: tuple[int, ...] = (30, 60, 100)) -> None:
+    """Print the type-I error of the tests of replacement at 5 %, exactly: the sum over all outcomes that they reject."""
+    tests = ("t", "score")
+    head = " | ".join(f"{test}, {n} items" for test in tests for n in sizes)
+    print(f"| annotator wins, judge wins | {head} |\n| --- {'| --: ' * len(tests) * len(sizes)}|")
+    for less, more in ((0.1, 0.0), (0.15, 0.05), (0.25, 0.15), (0.45, 0.35), (0.2, 0.0), (0.3, 0.1), (0.5, 0.3)):
+        cells = [_level(n, less, more, test) for test in tests for n in sizes]
+        print(f"| {less:.2f}, {more:.2f} | {' | '.join(f'{cell:.3f}' for cell in cells)} |".replace("0.", "."))
+
+
+def _level(n: int, wins: float, losses: float, test: str) -> float:
+    """Probability that a test rejects where the annotator wins and loses items with these probabilities."""
+    total = 0.0
+    for won in range(n + 1):
+        for lost in range(n + 1 - won if losses > 0 else 1):
+            same = n - won - lost
+            size = math.lgamma(n + 1) - sum(math.lgamma(k + 1) for k in (won, lost, same))
+            logs = [k * math.log(p) for k, p in ((won, wins), (lost, losses), (same, 1 - wins - losses)) if k]
+            chance = math.exp(size + sum(logs))
+            if chance > 1e-12:
+                d = np.repeat([1.0, -1.0, 0.0], (won, lost, same))
+                total += chance * (p_value(d, wins - losses, test) <= 0.05)
+    return total
+
+
 def answers(path: Path) -> dict[str, dict[str, str]]:
     """Answers by task and worker."""
     import pyarrow.csv as pc
@@ -302,10 +328,14 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--out")
     parser.add_argument("--effective", action="store_true", help="only the effective number of judges")
+    parser.add_argument("--levels", action="store_true", help="only the type-I error of the tests of replacement")
     parser.add_argument("--only", default="", help="scenarios whose name contains this")
     args = parser.parse_args()
     global ONLY
     ONLY = args.only
+    if args.levels:
+        levels()
+        return
     if args.effective:
         effective(Path(args.data))
         return
