@@ -2,8 +2,9 @@
 
 Run it once with each commit's package (``PYTHONPATH=<checkout>/python python benches/identity.py --out a.json``), then
 ``python benches/identity.py --compare a.json b.json``. Every aggregator of a kind, with its default parameters, is
-fitted to the first rows of each log; the default, the majority vote and Dawid–Skene also to whole logs. Each public
-attribute of a fitted model whose name ends in ``_`` is hashed by its bytes.
+fitted to the first rows of each log; those that are quick there also to whole logs (``LARGE`` rows), and the default,
+the majority vote and Dawid–Skene to whole logs of any size. Each public attribute of a fitted model whose name ends in
+``_`` is hashed by its bytes.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ import manyhands as mh
 DATA = Path(__file__).parents[2] / "shared" / "data"
 #: Rows of a log that every method is fitted to, and that the few quick ones are fitted to.
 SOME, MANY = 1500, 200_000
+#: Rows of a log that every method is fitted to that took less than ``QUICK`` seconds on its first rows.
+LARGE, QUICK = 50_000, 0.3
 #: Attributes that are computed by resampling or refitting at every access, or that describe the run.
 LEFT_OUT = {"elapsed_", "seconds_"}
 NUMERIC = ("affect_anger", "affect_fear", "affect_joy", "affect_valence", "movie_reviews", "politeness_wiki")
@@ -178,23 +181,32 @@ def fit_hashes(cls: type[Any] | None, table: Any) -> dict[str, str]:
         return {"raised": f"{type(error).__name__}"}
 
 
-def record(seconds: float, only: set[str]) -> dict[str, dict[str, dict[str, str]]]:
-    """Fit all methods to the first rows of all logs, and the default and two more to whole logs."""
-    entries: dict[str, dict[str, dict[str, str]]] = {}
-    end = time.monotonic() + seconds
-    for most, suffix in ((SOME, ""), (MANY, " whole")):
+def record(seconds: float, only: set[str], allowed: dict[str, list[str]] | None) -> dict[str, dict[str, Any]]:
+    """Fit all methods to the first rows of all logs, quick ones to more, the default and few others to whole logs.
+
+    ``allowed`` holds the methods that the other commit fitted to each log, so that both fit the same.
+    """
+    entries: dict[str, dict[str, Any]] = {}
+    end = time.process_time() + seconds
+    for most, suffix in ((SOME, ""), (LARGE, " large"), (MANY, " whole")):
         for name, kind, table in tables(most):
             if only and kind not in only:
                 continue
             classes = methods(kind)
-            if suffix:
+            if suffix == " whole":
                 classes = [cls for cls in classes if cls.__name__ in ("MajorityVote", "DawidSkene", "Mean", "Median")]
+            if allowed is not None:
+                classes = [cls for cls in classes if cls.__name__ in allowed.get(name + suffix, [])]
+            elif suffix == " large":
+                quick = entries.get(name, {})
+                classes = [cls for cls in classes if quick[cls.__name__]["seconds"] < QUICK]
             of_log = entries.setdefault(name + suffix, {})
-            of_log["default"] = fit_hashes(None, table)
-            for cls in classes:
-                if time.monotonic() > end:
+            for cls in [None, *classes]:
+                if time.process_time() > end:
                     return entries
-                of_log[cls.__name__] = fit_hashes(cls, table)
+                start = time.process_time()
+                hashes: dict[str, Any] = fit_hashes(cls, table)
+                of_log["default" if cls is None else cls.__name__] = hashes | {"seconds": time.process_time() - start}
     return entries
 
 
@@ -203,6 +215,7 @@ def compare(before: dict[str, Any], after: dict[str, Any]) -> None:
     same = alone = 0
     renamed: dict[tuple[str, str], int] = {}
     differing: dict[tuple[str, str], list[str]] = {}
+    raising: dict[tuple[str, str], list[str]] = {}
     for log in before:
         for method in before[log]:
             one, other = before[log][method], after.get(log, {}).get(method)
@@ -210,7 +223,11 @@ def compare(before: dict[str, Any], after: dict[str, Any]) -> None:
                 alone += 1
                 continue
             for name, value in one.items():
-                if other.get(name) == value:
+                if name == "seconds":
+                    continue
+                if name == "raised" and other.get(name) == value:
+                    raising.setdefault((method, value), []).append(log)
+                elif other.get(name) == value:
                     same += 1
                 elif again := [new for new in other if other[new] == value and len(value) == 16 and new not in one]:
                     renamed[name, again[0]] = renamed.get((name, again[0]), 0) + 1
@@ -221,6 +238,8 @@ def compare(before: dict[str, Any], after: dict[str, Any]) -> None:
         print(f"{count:,} more as {new}, formerly {name}")
     for (method, name), logs in sorted(differing.items()):
         print(f"{method}.{name}: {len(logs)} logs: {', '.join(logs[:6])}")
+    for (method, value), logs in sorted(raising.items()):
+        print(f"{method} raises {value} before and after: {len(logs)} logs: {', '.join(logs[:3])}")
 
 
 def main() -> None:
@@ -229,14 +248,16 @@ def main() -> None:
     parser.add_argument("--compare", nargs=2, type=Path)
     parser.add_argument("--seconds", type=float, default=400.0)
     parser.add_argument("--kinds", default="")
+    parser.add_argument("--fits-of", type=Path, help="result of the other commit: fit the same methods")
     args = parser.parse_args()
+    allowed = args.fits_of and {log: list(fits) for log, fits in json.loads(args.fits_of.read_text()).items()}
     if args.compare:
         compare(*(json.loads(path.read_text()) for path in args.compare))
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         started = time.monotonic()
-        entries = record(args.seconds, set(filter(None, args.kinds.split(","))))
+        entries = record(args.seconds, set(filter(None, args.kinds.split(","))), allowed)
     args.out.write_text(json.dumps(entries, indent=1))
     print(f"{sum(map(len, entries.values()))} fits in {time.monotonic() - started:.0f} s")
 

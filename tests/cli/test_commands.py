@@ -318,9 +318,20 @@ def test_methods_are_listed_with_the_default_marked(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("* worker-bradley-terry ")
     assert [line.split()[0] for line in lines[1:-1]] == ["bradley-terry", "crowd-bt", "rank-centrality"]
+    run("methods --kind ordinal")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("* ordinal-consensus ")
+    assert {line.split()[0] for line in lines[1:-1]} == {
+        "cumulative-dawid-skene",
+        "ordinal-crowd",
+        "minimax-entropy-ordinal",
+    }
     run("methods --json")
     listed = json.loads(capsys.readouterr().out)["methods"]
-    assert {row["kind"] for row in listed} == set(method_names.BY_KIND)
+    assert {row["kind"] for row in listed} == {*method_names.BY_KIND, "ordinal"}
+    assert sorted(row["method"] for row in listed) == sorted(
+        name for methods in method_names.BY_KIND.values() for name in methods
+    )
     assert all(row["about"] for row in listed)
     assert "max_iter" in next(row for row in listed if row["method"] == "glad")["parameters"]
     assert "'numeric'" in complaint(capsys, "methods --kind numbrs")

@@ -36,6 +36,18 @@ class KindSpec:
     makers: tuple[str, ...] = ("from_frame", "from_arrays")
     #: The package under `manyhands`, where it is not the word.
     folder: str = ""
+    #: What an answer is about, where it is not a task, such as ``"span"``.
+    unit: str = ""
+    #: Whether the answers are the places of items in one ranking.
+    ranked: bool = False
+    #: Whether ``confidence`` is a reliability and not a probability that an answer is correct.
+    reliability: bool = False
+    #: What ``confidence`` means for answers that are not right or wrong as a whole, and what its mean states of
+    #: ``{n}`` answers.
+    confidence: str = ""
+    expected: str = ""
+    #: What results of the kind rest on, for readers of a report.
+    note: str = ""
 
     @property
     def roles(self) -> tuple[str, ...]:

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-#: Kinds whose ``confidence`` is a reliability and not a probability that an answer is correct.
-RELIABILITY = ("numeric", "pairwise", "rankings")
-#: What answers of a kind are about, where they are not tasks.
-UNITS = {"sequences": "span", "boxes": "object", "clustering": "item", "pairwise": "item", "rankings": "item"}
-#: The mean confidence in words, for kinds whose answers are not right or wrong as a whole.
-_PARTLY = {
-    "multilabel": "At most {mean} of the {n} answers are expected to be correct in every label.",
-    "texts": "The mean confidence of the {n} texts is {mean}.",
-    "masks": "Where workers differ, {mean} of the pixels are expected to be correct.",
-    "objects": "On average, {mean} of the weight of the workers is behind the answer.",
-}
+if TYPE_CHECKING:
+    from manyhands._base.kind import KindSpec
+
 #: Confidences are counted in steps of 1 / _STEPS, so that memory does not grow with the answers.
 _STEPS = 10_000
 
@@ -31,16 +23,16 @@ def about(share: float) -> str:
     return f"Over {percent(0.99)}" if 0.995 <= share < 1 else f"About {percent(share)}"
 
 
-def state_expected(kind: str, mean: float, n: int, unit: str) -> str:
+def state_expected(spec: KindSpec, mean: float, n: int, unit: str) -> str:
     """State which share of n answers is expected to be correct, given their mean confidence."""
-    if kind in _PARTLY:
-        return _PARTLY[kind].format(mean=percent(mean), n=f"{n:,}")
+    if spec.expected:
+        return spec.expected.format(mean=percent(mean), n=f"{n:,}")
     return f"{about(mean)} of the {n:,} {unit}s are expected to be correct."
 
 
-def name_doubt(kind: str) -> str:
+def name_doubt(spec: KindSpec) -> str:
     """Name what answers of low confidence hold."""
-    return "doubt" if kind in _PARTLY else "expected errors"
+    return "doubt" if spec.expected else "expected errors"
 
 
 class Doubts:

@@ -57,6 +57,8 @@ class Boxes(Answers):
         numbers=frozenset(_NUMBERS),
         telling=tuple(_FORMATS.values()),
         parts=("classes", "numbers", "label_codes", "seen"),
+        unit="object",
+        note="Objects that no worker drew cannot be detected. Corners are relative to where most workers put them.",
     )
     _table: _core.CodeTable
     _classes: Names

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from manyhands._base.checks import plural
 from manyhands._base.known import Known, measures_of
 from manyhands._base.sources import Layout
-from manyhands._base.verdict import RELIABILITY, UNITS, Doubts, name_doubt, state_expected
+from manyhands._base.verdict import Doubts, name_doubt, state_expected
 from manyhands.categorical.table import Annotations
 from manyhands.cli.console import Stages, number, print_frame, print_json, print_summary, write, write_parts
 from manyhands.cli.kinds import CLASSES, add_kind, read_log, settle_kind
@@ -32,6 +32,7 @@ from manyhands.cli.options import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from manyhands._base.kind import KindSpec
     from manyhands._base.table import Records
     from manyhands.io.exports.preannotations import Preannotations
 
@@ -87,7 +88,7 @@ def run(args: Namespace) -> None:
     with Stages(args) as stages:
         votes, model, truth = read_and_fit(args, stages, args.evaluate)
         with stages.stage("writing"):
-            counter = Seen(args.kind)
+            counter = Seen(votes.spec)
             piped = args.output in (None, STDOUT)
             if piped:
                 labels = _answers(args, model, votes)
@@ -271,16 +272,16 @@ def summary_of_gold(model: Any) -> str:
 class Seen:
     """Confidences of answers, counted as they are written."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, spec: KindSpec) -> None:
         self.n_tied = 0
-        self._kind = kind
-        self._unit = UNITS.get(kind, "answer")
+        self._spec = spec
+        self._unit = spec.unit or "answer"
         self._doubts = Doubts()
 
     def look(self, answers: pa.Table) -> pa.Table:
         """Count the answers of a table, if their confidence is a probability, and return the table."""
         column = next((name for name in ("confidence", "probability") if name in answers.column_names), None)
-        if self._kind in RELIABILITY or column is None:
+        if self._spec.reliability or column is None:
             return answers
         from manyhands._base.arrow import to_numpy
 
@@ -296,7 +297,7 @@ class Seen:
         if not self._doubts.n():
             return ""
         ties = f"; {number(self.n_tied, 'tie')}" if self.n_tied else ""
-        verdict = state_expected(self._kind, self._doubts.mean(), self._doubts.n(), self._unit).rstrip(".")
+        verdict = state_expected(self._spec, self._doubts.mean(), self._doubts.n(), self._unit).rstrip(".")
         verdict = verdict.replace("\N{NO-BREAK SPACE}", " ")
         n_review, below = self._doubts.half()
         if not n_review:
@@ -305,7 +306,7 @@ class Seen:
         review, hold = (f"{n_review:,}", "they hold") if n_review > 1 else ("one", "it holds")
         return (
             f"{verdict}; review the {review} with a confidence below {below:.2f}{where}: "
-            f"{hold} half of the {name_doubt(self._kind)}{ties}"
+            f"{hold} half of the {name_doubt(self._spec)}{ties}"
         )
 
 

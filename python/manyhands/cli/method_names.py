@@ -114,6 +114,15 @@ DEFAULT = next(iter(METHODS))
 ORDERED = "ordinal-consensus"
 #: Methods for all kinds of answers, by kind.
 BY_KIND = {kind: methods_of(kind) for kind in Estimator._bases if kind in Records._kinds}
+_OF_ORDER = {ORDERED: METHODS[ORDERED]} | {
+    name: method
+    for name, method in METHODS.items()
+    if method.aggregator.__module__.startswith("manyhands.ordinal.") or "ordinal" in method.fixed
+}
+#: The same as ``manyhands methods`` lists them: those that use the order of the classes are apart.
+LISTED = {"categorical": {name: METHODS[name] for name in METHODS if name not in _OF_ORDER}, "ordinal": _OF_ORDER} | {
+    kind: methods for kind, methods in BY_KIND.items() if kind != "categorical"
+}
 #: Methods that an error message lists.
 MOST_SHOWN = 6
 #: Methods that a comparison runs by default: those that take any log, in about the time of EM.

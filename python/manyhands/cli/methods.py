@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from manyhands.cli.console import print_json, print_rows
-from manyhands.cli.method_names import BY_KIND, ORDERED
+from manyhands.cli.method_names import LISTED
 from manyhands.cli.options import Commands, add_command
 
 
@@ -22,7 +22,7 @@ def add(commands: Commands) -> None:
         """,
     )
     parser.add_argument(
-        "--kind", choices=tuple(BY_KIND), metavar="KIND", help=f"only those for one kind: {', '.join(BY_KIND)}"
+        "--kind", choices=tuple(LISTED), metavar="KIND", help=f"only those for one kind: {', '.join(LISTED)}"
     )
 
 
@@ -32,12 +32,12 @@ def run(args: Namespace) -> None:
         {
             "kind": kind,
             "method": name,
-            "default": place == 0 or name == ORDERED,
+            "default": place == 0,
             "class": method.aggregator.__name__,
             "about": method.about,
             "parameters": method.parameters,
         }
-        for kind, methods in BY_KIND.items()
+        for kind, methods in LISTED.items()
         if args.kind in (None, kind)
         for place, (name, method) in enumerate(methods.items())
     ]
@@ -56,4 +56,5 @@ def run(args: Namespace) -> None:
             print(f"{kind}:")
         print(f"{'*' if row['default'] else ' '} {row['method']:<{width}}  {row['about']}")
     if not args.quiet:
-        print("* default")
+        others = "; the methods for categorical answers take ordered classes too" if args.kind == "ordinal" else ""
+        print(f"* default{others}")

@@ -55,6 +55,7 @@ class Similarities(ItemRecords):
         required=("left", "right", "worker", "same"),
         settings=("repeats", "missing"),
         telling=(("left", "right", "same"),),
+        unit="item",
     )
     _table: _core.Table
 

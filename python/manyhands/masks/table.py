@@ -67,6 +67,9 @@ class Masks(Answers):
         settings=("repeats", "missing"),
         telling=(("mask",),),
         parts=("runs", "shapes", "n_classes"),
+        confidence="mean probability of the pixels on which workers differ",
+        expected="Where workers differ, {mean} of the pixels are expected to be correct.",
+        note="Confidence assumes independent errors.",
     )
     _table: _core.CodeTable
     _runs: Runs

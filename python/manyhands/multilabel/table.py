@@ -54,6 +54,9 @@ class MultiLabels(Answers):
         settings=("sep", "inventory", "repeats"),
         telling=(("labels",),),
         parts=("labels", "starts", "members"),
+        confidence="probability that the least certain label of the answer is correct",
+        expected="At most {mean} of the {n} answers are expected to be correct in every label.",
+        note="Confidence is the probability that the least certain label of an answer is correct.",
     )
     _table: _core.CodeTable
     _labels: Names

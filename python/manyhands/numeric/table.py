@@ -48,6 +48,11 @@ class Ratings(Answers):
         settings=("repeats", "missing"),
         telling=(("value",),),
         parts=("dimensions",),
+        reliability=True,
+        note=(
+            "A bias that all workers share cannot be identified from their answers. Values and intervals may lie "
+            "outside the range of the answers, because each worker's bias is removed."
+        ),
     )
     _table: _core.Ratings
     _dimensions: Names

@@ -46,6 +46,8 @@ class Objects(Answers):
         raw=frozenset({"answer"}),
         settings=("repeats", "missing"),
         parts=("distinct",),
+        confidence="share of the weight of the workers that is behind exactly this answer",
+        expected="On average, {mean} of the weight of the workers is behind the answer.",
     )
     _table: _core.CodeTable
     _distinct: npt.NDArray[np.object_]

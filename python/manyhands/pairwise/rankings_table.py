@@ -49,6 +49,10 @@ class Rankings(ItemRecords):
         telling=(("item", "rank"),),
         makers=("from_frame", "from_lists"),
         folder="pairwise",
+        unit="item",
+        ranked=True,
+        reliability=True,
+        note="Scores compare the items of this log only; the difference between two scores has a meaning.",
     )
     _table: _core.Rankings
 

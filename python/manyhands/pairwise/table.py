@@ -74,6 +74,10 @@ class Comparisons(ItemRecords):
         if_there=("worker",),
         settings=("missing", "winners"),
         telling=(("left", "right", "winner"),),
+        unit="item",
+        ranked=True,
+        reliability=True,
+        note="Scores compare the items of this log only; the difference between two scores has a meaning.",
     )
     _answer: ClassVar[str] = "a winner"
     _table: _core.Comparisons

@@ -10,7 +10,7 @@ import numpy as np
 
 from manyhands import agreement, metrics
 from manyhands._base.checks import plural
-from manyhands._base.verdict import RELIABILITY, UNITS, name_doubt, percent, state_expected
+from manyhands._base.verdict import name_doubt, percent, state_expected
 from manyhands.io.shown import with_shown
 from manyhands.report import charts
 from manyhands.report.content import (
@@ -33,6 +33,8 @@ from manyhands.report.content import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from manyhands._base.kind import KindSpec
 
 #: Columns of answers that the page shows, in its order.
 _ANSWERS = {
@@ -90,15 +92,6 @@ _WORKERS = {
     "left_bias": Column("Position bias", "log-odds by which the worker favors the left item; 0 is unbiased"),
     "spammer_score": Column("Attention", "0: answers do not depend on the truth (spammer); 1: always correct"),
 }
-#: Meaning of ``confidence`` for kinds whose answers are not right or wrong as a whole.
-_CONFIDENCE = {
-    "multilabel": "probability that the least certain label of the answer is correct",
-    "texts": "mean probability of the words",
-    "masks": "mean probability of the pixels on which workers differ",
-    "objects": "share of the weight of the workers that is behind exactly this answer",
-}
-#: Kinds whose answers form one ranking.
-_RANKED = ("pairwise", "rankings")
 #: Level of the intervals on the page.
 _LEVEL = 0.95
 #: Masks that are compared with the answers.
@@ -111,27 +104,27 @@ def content_of_kind(model: Any, votes: Any, scores: Mapping[str, Any] | None) ->
         # The page lists warnings in a section of its own.
         warnings.simplefilter("ignore")
         coefficients = _AGREEMENT[votes.kind](votes, model) if votes.kind in _AGREEMENT else []
-    kind = votes.kind
+    kind, spec = votes.kind, votes.spec
     answers = _answers_of(model, votes)
     workers = model.workers_frame()
-    confidence = _confidence(kind, answers)
+    confidence = _confidence(spec, answers)
     level = percent(_level(answers))
-    described = _describe_columns(kind, level)
+    described = _describe_columns(spec, level)
     specs: dict[str, Any] = {}
-    unit = UNITS.get(kind, "task")
+    unit = spec.unit or "task"
     if confidence is not None:
         specs["confidence"] = charts.histogram(confidence, f"{unit}s", "confidence")
     elif kind == "numeric" and "high" in answers.column_names:
         width = answers.column("high").to_numpy() - answers.column("low").to_numpy()
         specs["confidence"] = charts.histogram(width, "tasks", f"width of the {level} interval", unit=False)
-    elif kind in _RANKED and answers.num_rows:
+    elif spec.ranked and answers.num_rows:
         specs["confidence"] = charts.scores(answers, level)
-    tables = {"tasks": _answers(kind, with_shown(answers, votes, LONGEST), described), "workers": _workers(workers)}
+    tables = {"tasks": _answers(spec, with_shown(answers, votes, LONGEST), described), "workers": _workers(workers)}
     if kind == "boxes" and (lonely := _drawn_once(model, votes)) is not None:
         tables["alone"] = lonely
     return Content(
         title=repr(votes).strip("<>").partition(": ")[2],
-        verdict=_verdict(kind, answers, confidence, workers, tables),
+        verdict=_verdict(spec, answers, confidence, workers, tables),
         figures=_figures(votes, confidence, coefficients),
         agreement=coefficients,
         tables=tables,
@@ -145,42 +138,42 @@ def content_of_kind(model: Any, votes: Any, scores: Mapping[str, Any] | None) ->
             "workers": _plain_columns(workers, _WORKERS),
         },
         log=[(str(name), str(value), "") for name, value in votes.describe().rows()],
-        words=_words(kind, level),
-        about=_ABOUT.get(kind, ""),
+        words=_words(spec, level),
+        about=spec.note,
     )
 
 
 # --------------------------------------------------------------------------------------------------------------- words
 
 
-def _words(kind: str, level: str) -> dict[str, str]:
+def _words(spec: KindSpec, level: str) -> dict[str, str]:
     """Return headings and captions for a kind of answers."""
-    if kind in _RANKED:
+    if spec.ranked:
         return {
             "tasks": "Leaderboard",
             "tasks_lead": f"Items by score, best first. Two items whose {level} intervals overlap may change places.",
             "confidence": f"Scores of the items with their {level} intervals, best first",
         }
-    if kind == "numeric":
+    if spec.word == "numeric":
         return {
             "tasks": "Values to review first",
             "tasks_lead": "The values with the largest standard error come first.",
             "confidence": f"Number of tasks by the width of the {level} interval of their value",
         }
-    unit = UNITS.get(kind, "answer")
+    unit = spec.unit or "answer"
     return {
         "tasks": f"{unit.capitalize()}s to review first",
         "tasks_lead": f"The {unit}s with the lowest confidence come first.",
-        "confidence": f"Number of {UNITS.get(kind, 'task')}s by confidence",
+        "confidence": f"Number of {spec.unit or 'task'}s by confidence",
     }
 
 
 def _verdict(
-    kind: str, answers: pa.Table, confidence: Any, workers: pa.Table, tables: Mapping[str, Table]
+    spec: KindSpec, answers: pa.Table, confidence: Any, workers: pa.Table, tables: Mapping[str, Table]
 ) -> list[list[Part]]:
     """Return the sentences of the first paragraph."""
     sentences: list[list[Part]] = []
-    if kind in _RANKED and answers.num_rows:
+    if spec.ranked and answers.num_rows:
         names = [str(name) for name in answers.column("item").to_pylist()]
         text = f"Item {names[0]} ranks first of {len(names):,} items"
         if "rank_high" in answers.column_names:
@@ -189,7 +182,7 @@ def _verdict(
                 "; its interval allows no lower rank" if worst == 1 else f"; its interval allows ranks 1 to {worst:,}"
             )
         sentences.append([(f"{text}.", None)])
-    elif kind == "numeric" and "error" in answers.column_names and answers.num_rows:
+    elif spec.word == "numeric" and "error" in answers.column_names and answers.num_rows:
         error = answers.column("error").to_numpy().astype(float)
         variance = np.sort(np.where(np.isfinite(error), error, 0.0) ** 2)[::-1]
         n = int(np.searchsorted(np.cumsum(variance), variance.sum() / 2) + 1) if variance.sum() > 0 else 0
@@ -197,11 +190,11 @@ def _verdict(
         if n:
             sentences.append(to_review(n, "value", "largest standard error", "expected squared error"))
     elif confidence is not None and np.isfinite(confidence).any():
-        unit = UNITS.get(kind, "answer")
+        unit = spec.unit or "answer"
         finite = confidence[np.isfinite(confidence)]
-        sentences.append([(state_expected(kind, float(finite.mean()), len(finite), unit), None)])
+        sentences.append([(state_expected(spec, float(finite.mean()), len(finite), unit), None)])
         if n := half_of_errors(finite):
-            sentences.append(to_review(n, unit, "lowest confidence", name_doubt(kind)))
+            sentences.append(to_review(n, unit, "lowest confidence", name_doubt(spec)))
     if "alone" in tables and tables["alone"].n_rows:
         n = tables["alone"].n_rows
         sentences.append([(f"Also check the {plural(n, 'object')} that only one of several workers drew.", None)])
@@ -248,7 +241,7 @@ def _figures(votes: Any, confidence: Any, coefficients: list[Coefficient]) -> li
     if coefficients:
         figures.append(("Agreement", coefficients[0][1], coefficients[0][0]))
     if confidence is not None and len(confidence):
-        unit = UNITS.get(votes.kind, "task")
+        unit = votes.spec.unit or "task"
         doubtful = percent(float((confidence < 0.9).mean()), 1)
         share = percent(float(np.nanmean(confidence)), 1)
         figures.append(("Mean confidence", share, f"{doubtful} of {unit}s below {percent(0.9)}"))
@@ -304,10 +297,10 @@ def _with_words(spans: pa.Table, votes: Any) -> pa.Table:
     return spans.append_column("words", pa.array(words, pa.string()))
 
 
-def _confidence(kind: str, answers: pa.Table) -> Any:
+def _confidence(spec: KindSpec, answers: pa.Table) -> Any:
     """Return the probabilities that answers are correct; None for a kind that has none."""
     name = next((name for name in ("confidence", "probability") if name in answers.column_names), None)
-    if kind in RELIABILITY or name is None or not answers.num_rows:
+    if spec.reliability or name is None or not answers.num_rows:
         return None
     return answers.column(name).to_numpy().astype(float)
 
@@ -317,14 +310,14 @@ def _level(answers: pa.Table) -> float:
     return float(level) if level else _LEVEL
 
 
-def _describe_columns(kind: str, level: str) -> dict[str, Column]:
+def _describe_columns(spec: KindSpec, level: str) -> dict[str, Column]:
     """Return the columns of answers, with the level of their intervals and the meaning of their confidence."""
     own = {
         "low": Column(f"{level} low", f"lower end of the {level} interval"),
         "high": Column(f"{level} high", f"upper end of the {level} interval"),
     }
-    if kind in _CONFIDENCE:
-        own["confidence"] = Column("Confidence", _CONFIDENCE[kind])
+    if spec.confidence:
+        own["confidence"] = Column("Confidence", spec.confidence)
     return {name: own.get(name, column) for name, column in _ANSWERS.items()}
 
 
@@ -335,13 +328,13 @@ def _plain_columns(frame: pa.Table, described: Mapping[str, Column]) -> pa.Table
     return arrow.flat(frame.select([name for name in frame.column_names if name in described]))
 
 
-def _answers(kind: str, frame: pa.Table, described: dict[str, Column]) -> Table:
+def _answers(spec: KindSpec, frame: pa.Table, described: dict[str, Column]) -> Table:
     """Return the answers to review first; a ranking keeps its order."""
-    if kind in RELIABILITY:
+    if spec.reliability:
         described = {name: column for name, column in described.items() if name != "confidence"}
     flat = _plain_columns(frame, described)
     order = np.arange(flat.num_rows)
-    if kind not in _RANKED:
+    if not spec.ranked:
         for name, sign in (("confidence", 1), ("probability", 1), ("error", -1)):
             if name in flat.column_names:
                 order = np.argsort(sign * flat.column(name).to_numpy().astype(float), kind="stable")
@@ -443,18 +436,4 @@ _AGREEMENT: dict[str, Callable[[Any, Any], Rows]] = {
     "texts": _of_texts,
     "masks": _of_masks,
     "multilabel": _of_sets,
-}
-#: What the results of a kind rest on, in plain words.
-_ABOUT = {
-    "multilabel": "Confidence is the probability that the least certain label of an answer is correct.",
-    "numeric": (
-        "A bias that all workers share cannot be identified from their answers. Values and intervals may lie outside "
-        "the range of the answers, because each worker's bias is removed."
-    ),
-    "texts": "Words are compared without case and punctuation. Errors that all workers make cannot be detected.",
-    "masks": "Confidence assumes independent errors.",
-    "boxes": "Objects that no worker drew cannot be detected. Corners are relative to where most workers put them.",
-    "sequences": "Spans come from the most probable tagging of each document. Spans that all workers miss are missing.",
-    "pairwise": "Scores compare the items of this log only; the difference between two scores has a meaning.",
-    "rankings": "Scores compare the items of this log only; the difference between two scores has a meaning.",
 }

@@ -62,6 +62,8 @@ class Sequences(Answers):
         telling=(("sequence", "position"), ("sequence", *PLACES)),
         parts=("grid", "tags", "offsets", "codes"),
         makers=("from_frame", "from_spans", "from_conll"),
+        unit="span",
+        note="Spans come from the most probable tagging of each document. Spans that all workers miss are missing.",
     )
     _table: _core.CodeTable
     _grid: Grid

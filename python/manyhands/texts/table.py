@@ -35,6 +35,9 @@ class Texts(Objects):
         settings=("repeats", "missing"),
         telling=(("text",),),
         parts=("distinct",),
+        confidence="mean probability of the words",
+        expected="The mean confidence of the {n} texts is {mean}.",
+        note="Words are compared without case and punctuation. Errors that all workers make cannot be detected.",
     )
 
     @classmethod
