@@ -80,6 +80,7 @@ def test_a_table_of_another_kind_has_what_tables_have(kind, tmp_path):
     Marks, _ = kind
     marks = Marks.from_arrays(["a", "a", "b"], ["x", "y", "x"], [3, 5, 9])
     assert (len(marks), marks.n_tasks, marks.n_workers) == (3, 2, 2)
+    assert repr(marks) == "<Marks: 3 marks of 2 tasks by 2 workers>"
     assert marks.to_frame().to_pydict() == {"task": ["a", "a", "b"], "worker": ["x", "y", "x"], "mark": [3, 5, 9]}
     part = marks.select(workers=["y"])
     assert isinstance(part, Marks)

@@ -243,6 +243,19 @@ def test_answers_that_are_right_in_part_are_not_counted_as_correct(kind: str, tm
     assert columns["confidence"] != "probability that the answer is correct"
 
 
+def test_answers_without_a_confidence_have_a_page_without_its_mean(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    model = mh.texts.ClosestToCentre().fit(mh.simulate(kind="texts", seed=1).log)
+    answers = model.to_frame()
+    unknown = answers.set_column(2, "confidence", pa.array(np.full(len(answers), np.nan)))
+    monkeypatch.setattr(mh.texts.ClosestToCentre, "to_frame", lambda model: unknown)
+    model.report(tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text("utf-8")
+    assert "Mean confidence" not in page
+    assert "confidence" not in data_of(tmp_path / "r.html")["charts"]
+
+
 @pytest.mark.parametrize("kind", ["numeric", "pairwise", "boxes", "multilabel", "sequences"])
 def test_pages_are_worded_for_the_kind(kind: str, tmp_path: Path) -> None:
     log = mh.simulate(kind=kind, seed=1).log

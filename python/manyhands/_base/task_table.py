@@ -14,7 +14,7 @@ import numpy.typing as npt
 from manyhands import _core
 from manyhands._base import arrow, persist
 from manyhands._base import data_checks as checks
-from manyhands._base.checks import check_choice, preview
+from manyhands._base.checks import check_choice, plural, preview
 from manyhands._base.columns import Columns
 from manyhands._base.description import Fact, Spread
 from manyhands._base.ids import Ids, encode_ids
@@ -88,6 +88,11 @@ class Answers(Records):
         self._unlabelled = unlabelled if unlabelled is not None else tasks.take(np.zeros(0, np.int64))
         for name, part in zip(self.spec.parts, parts, strict=True):
             setattr(self, f"_{name}", part)
+
+    def __repr__(self) -> str:
+        answers, tasks = plural(self.n_annotations, self.spec.required[-1]), plural(self.n_tasks, "task")
+        weighted = ", weighted" if self.weights is not None else ""
+        return f"<{type(self).__name__}: {answers} of {tasks} by {plural(self.n_workers, 'worker')}{weighted}>"
 
     @classmethod
     def _of_columns(cls, columns: Columns, *rest: Any, **settings: Any) -> Self:

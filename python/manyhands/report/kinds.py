@@ -189,7 +189,7 @@ def _verdict(
         sentences.append([(f"The median standard error of a value is {np.nanmedian(error):.3g}.", None)])
         if n:
             sentences.append(to_review(n, "value", "largest standard error", "expected squared error"))
-    elif confidence is not None and np.isfinite(confidence).any():
+    elif confidence is not None:
         unit = spec.unit or "answer"
         finite = confidence[np.isfinite(confidence)]
         sentences.append([(state_expected(spec, float(finite.mean()), len(finite), unit), None)])
@@ -302,7 +302,8 @@ def _confidence(spec: KindSpec, answers: pa.Table) -> Any:
     name = next((name for name in ("confidence", "probability") if name in answers.column_names), None)
     if spec.reliability or name is None or not answers.num_rows:
         return None
-    return answers.column(name).to_numpy().astype(float)
+    confidence = answers.column(name).to_numpy().astype(float)
+    return confidence if np.isfinite(confidence).any() else None
 
 
 def _level(answers: pa.Table) -> float:
