@@ -303,7 +303,7 @@ AREAS: dict[str, dict[str, Sequence[str]]] = {
         "cli/desk": ["desk/test_app", "desk/test_desk"],
     },
     "gold, anchoring, promises": {
-        "categorical/anchoring": ["categorical/test_anchoring"],
+        "categorical/anchoring": ["categorical/test_anchoring", "categorical/test_shards"],
         "numeric/anchoring": ["numeric/test_gold"],
         "multilabel/anchoring": ["multilabel/test_gold"],
         "categorical/panels": ["categorical/test_anchoring", "categorical/test_dependence"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from shard_logs import write_shards
 
 import manyhands as mh
 
@@ -29,6 +30,15 @@ def test_posterior_is_bayes_rule(log):
     np.testing.assert_array_equal(mh.posterior(votes.to_frame(), prior, by_name), result)
     own = np.random.default_rng(0).dirichlet(np.ones(3), size=votes.n_tasks)
     np.testing.assert_allclose(mh.posterior(votes, own, log.confusion), direct(votes, own, log.confusion), atol=1e-12)
+
+
+def test_logs_in_shards_have_the_posterior_of_their_table(log, tmp_path):
+    shards = write_shards(log.log, tmp_path / "shards", n_shards=3)
+    assert shards.in_shards
+    prior = np.array([0.2, 0.5, 0.3])
+    np.testing.assert_array_equal(
+        mh.posterior(shards, prior, log.confusion), mh.posterior(log.log, prior, log.confusion)
+    )
 
 
 def test_true_parameters_are_at_least_as_good_as_estimates(log):

@@ -12,6 +12,7 @@ import pytest
 
 import manyhands as mh
 from manyhands.judges.estimates import Design, powered_mean, predict, score_of, wilson
+from manyhands.judges.part import Features
 from manyhands.judges.planning import inclusion, systematic
 from manyhands.judges.student import student_tail
 
@@ -540,6 +541,33 @@ def test_biases_are_found_where_they_are() -> None:
     assert effect["j1"] > 0.05 > abs(effect["j3"])
 
 
+def test_the_row_of_all_judges_compares_verdicts_with_human_labels() -> None:
+    rng = np.random.default_rng(18)
+    task, judge = (grid.ravel() for grid in np.indices((200, 3)))
+    quality, length = rng.normal(size=200), rng.lognormal(5, 1, 600)
+    scores = quality[task] + 0.3 * np.log2(length) + rng.normal(size=600)
+    gold = np.arange(0, 200, 2)
+    panel = mh.judges.panel(
+        {"task": task, "judge": judge, "score": scores, "length": length}, gold=(gold, quality[gold])
+    )
+    rows = {row["judge"]: row for row in panel.biases().to_pylist()}
+    labeled = task % 2 == 0
+    from scipy.stats import linregress
+
+    line = linregress(np.log2(length)[labeled], (scores - quality[task])[labeled])
+    assert rows["(all)"]["n"] == 300
+    assert rows["(all)"]["effect"] == pytest.approx(line.slope)
+
+
+def test_features_of_items_are_those_of_all_items() -> None:
+    rng = np.random.default_rng(19)
+    item, judge = (grid.ravel() for grid in np.indices((12, 3)))
+    features = Features(item, judge, rng.normal(size=36), rng.normal(size=12), 3)
+    slope = rng.normal(size=4)
+    for items in (np.arange(12), np.array([7, 0, 3])):
+        np.testing.assert_allclose(features.rows(items) @ slope, features.times(slope)[items])
+
+
 def test_every_measure_of_a_judge_has_its_interval() -> None:
     rng = np.random.default_rng(17)
     quality = rng.normal(size=300)
@@ -598,6 +626,7 @@ def test_failures_are_counted_and_located() -> None:
     assert everywhere["j0"] == 0
     where = {row["where"]: row["share"] for row in rows if row["judge"] == "j2"}
     assert where["human label fail"] == 0 < 0.3 < where["human label pass"]
+    assert all(row["share"] == row["n_failed"] / row["n"] for row in rows)
 
 
 def test_drift_is_found() -> None:

@@ -244,6 +244,7 @@ def test_boxes_and_spans_of_tables() -> None:
         ({"kind": "words"}, "words"),
         ({"judge": {"x": {0: 1}, "y": {0: 1}}}, "x"),
         ({"humans": 3}, "int"),
+        ({"humans": {"a": {}, "b": {}}}, "humans has no answers"),
     ],
 )
 def test_bad_input_is_named(change: dict, match: str) -> None:
