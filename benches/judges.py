@@ -251,7 +251,7 @@ def effective(data: Path) -> None:
 
 
 def levels(sizes: tuple[int, ...] = (30, 60, 100)) -> None:
-    """Print the type-I error of the tests of replacement at 5 %, exactly: the sum over all outcomes that they reject."""
+    """Print the type-I error of the tests of replacement at 5 %, exactly: the sum over all outcomes they reject."""
     tests = ("t", "score")
     head = " | ".join(f"{test}, {n} items" for test in tests for n in sizes)
     print(f"| annotator wins, judge wins | {head} |\n| --- {'| --: ' * len(tests) * len(sizes)}|")
