@@ -1,12 +1,15 @@
 """Known classes correct the default, skills hold what they state, and panels are recognized."""
 
+import math
 import warnings
 
 import numpy as np
 import pytest
+from scipy.stats import beta
 
 import manyhands as mh
 from manyhands.categorical import anchoring
+from manyhands.categorical.panels import Agreement
 
 
 def panel(seed, n=600, m=8, skilled=0.72, shared=0.6):
@@ -62,6 +65,40 @@ def test_known_classes_of_independent_workers_do_no_harm():
             changes.append(100 * ((model.labels_ == crowd.truth)[n:].mean() - plain[n:].mean()))
     assert np.mean(changes) > -0.2
     assert min(changes) > -2.5
+
+
+COUNTS = np.array([[[4.0, 1.0], [1.0, 2.0]], [[1.0, 2.0], [2.0, 5.0]], [[0.0, 0.0], [0.0, 0.0]]])
+
+
+def test_agreement_with_the_posterior_leaves_out_known_tasks():
+    agreement = Agreement.of(COUNTS, None)
+    np.testing.assert_allclose(agreement.share, [6 / 8, 6 / 10, 12 / 18])  # the last worker has no labels
+    assert agreement.n_labels.tolist() == [8, 10, 0]
+    known = anchoring.KnownSkills(np.array([2.0, 0.0, 0.0]), np.array([1.0, 0.0, 0.0]))
+    np.testing.assert_allclose(Agreement.of(COUNTS, known).share, [5 / 6, 6 / 10, 11 / 16])
+
+
+@pytest.mark.parametrize("skill_error", [0.4, 0.05, 0.001])  # least, usual, and most pseudo-counts
+@pytest.mark.parametrize("dependent", [0.0, 0.5])
+def test_skills_of_dependent_workers_by_hand(skill_error, dependent):
+    known = anchoring.KnownSkills(np.array([5.0, 0.0, 0.0]), np.array([3.0, 0.0, 0.0]))
+    agreement = Agreement(np.array([0.81, 0.7, 0.6]), np.array([30.0, 30.0, 30.0]), known)
+    errors = np.full(3, skill_error)
+    worth = mh.metrics.Worth(np.array([0.8, 0.75, 0.5]), errors, np.full(3, 0.3), errors, np.full(3, 0.4), errors)
+    result = agreement.skills(worth, dependent)
+    mixed = max(dependent, 5 / anchoring.FULL_AT)
+    for at in range(3):
+        distance = agreement.share[at] - worth.skill[at]
+        mean = worth.skill[at] + mixed * distance
+        error = math.hypot(skill_error, 0.5 * mixed * distance, 0.07 * dependent)
+        if at == 0:
+            strength = min(max(mean * (1 - mean) / error**2 - 1, 2), 500)
+            updated = beta(strength * mean + 3, strength * (1 - mean) + 2)
+            mean, error = updated.mean(), updated.std()
+        assert result.skill[at] == pytest.approx(mean)
+        assert result.skill_error[at] == pytest.approx(error)
+        assert result.information_error[at] == pytest.approx(max(error, skill_error))
+        assert result.capacity_error[at] == pytest.approx(max(error, skill_error))
 
 
 def known_of(seed, n=40, m=5, k=3):

@@ -153,6 +153,14 @@ def test_gold_of_another_type_than_the_classes_is_rejected(crowd, model, change)
         mh.promise(model, gold)
 
 
+def test_gold_is_a_mapping_or_two_lists(crowd, model):
+    gold = some(crowd)
+    pair = list(gold), list(gold.values())
+    assert repr(mh.promise(model, pair)) == repr(mh.promise(model, gold))
+    with pytest.raises(ValueError, match="45 tasks and 44 answers"):
+        mh.promise(model, (pair[0][:45], pair[1][:44]))
+
+
 def test_bad_input(crowd, model):
     with pytest.raises(ValueError, match=r"20.*45"):
         mh.promise(model, some(crowd, 20))
