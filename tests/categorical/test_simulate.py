@@ -431,7 +431,7 @@ EYE = np.tile(np.eye(2), (3, 1, 1))
         (ValueError, {"n_classes": 70_000}, "n_classes is 70000"),
         (TypeError, {"seed": "x"}, "seed is 'x'"),
         (ValueError, {"seed": -1}, "seed is -1"),
-        (ValueError, {"crowd": "martians"}, "crowd.*'martians'.*'one-coin'"),
+        (ValueError, {"crowd": "martians"}, "crowd.*'one-coin'.*'martians'"),
         (ValueError, {"crowd": {"flippers": 0.5}}, "crowd"),
         (ValueError, {"crowd": {}}, "crowd"),
         (TypeError, {"crowd": {"flippers": 0.5, "naive": 0.5}, "skill": 0.3}, "one crowd"),

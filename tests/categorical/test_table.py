@@ -235,9 +235,12 @@ def test_large_whole_floats_are_integers_too(largest):
     assert one_column(pd.Series([2.0**53, 3.0])).tasks.dtype == np.float64
 
 
-def test_dictionaries_may_outgrow_their_index_when_joined():
-    chunks = [dictionary([f"{c}{i}" for i in range(100)], [f"{c}{i}" for i in range(100)], "int8") for c in "ab"]
-    assert one_column(pa.chunked_array(chunks)).n_tasks == 200
+@pytest.mark.parametrize(("index", "size"), [("int8", 100), ("uint8", 200), ("int16", 20_000), ("uint16", 40_000)])
+def test_dictionaries_may_outgrow_their_index_when_joined(index, size):
+    names = [[f"{c}{i}" for i in range(size)] for c in "ab"]
+    codes = pa.array(range(size), pa.type_for_alias(index))
+    votes = one_column(pa.chunked_array([pa.DictionaryArray.from_arrays(codes, part) for part in names]))
+    assert votes.tasks.tolist() == sorted(names[0] + names[1])
 
 
 # -------------------------------------------------------------------------------------------- smallest tables

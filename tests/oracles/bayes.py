@@ -308,7 +308,9 @@ def settled_discount(rows: Rows, member, alpha, panel: bool | None) -> tuple[flo
     estimate, error = error_correlation(rows, member.posterior, counts, member.prior)
     m = len(member.confusion)
     if panel is None:
-        panel = 2 <= m <= 30 and len(rows.tasks) / (m * rows.n_tasks) >= 0.5 and estimate + 2 * error >= 0.1
+        # Fewer than six workers must show by two standard errors that they err independently.
+        most = estimate + 2 * error if m < 6 else estimate
+        panel = 2 <= m <= 30 and len(rows.tasks) / (m * rows.n_tasks) >= 0.5 and most >= 0.1
     return (1.0 if panel else discount(estimate, error)), panel
 
 

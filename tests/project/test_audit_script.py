@@ -53,5 +53,5 @@ def test_weaknesses_are_named(audit, capsys: pytest.CaptureFixture) -> None:
     assert audit.main([]) == 1
     said = capsys.readouterr()
     assert "RUSTSEC-2000-0001" in said.out
-    assert "numpy 1: PYSEC-1, mended in 2" in said.out
+    assert "numpy 1: PYSEC-1, fixed in 2" in said.out
     assert "known weaknesses in numpy" in said.err

@@ -166,7 +166,8 @@ def _stack(chunks: list[pa.DictionaryArray]) -> pa.DictionaryArray | None:
             if size > np.iinfo(np.int32).max:
                 return None
         first = size - len(unique_values[-1])
-        np.add(to_numpy(chunk.indices), first, out=indices[row : row + len(chunk)], casting="unsafe")
+        # In 32 bits: indices of 8 would wrap around without a word.
+        np.add(to_numpy(chunk.indices), first, out=indices[row : row + len(chunk)], dtype=np.int32, casting="unsafe")
         row += len(chunk)
     return pa.DictionaryArray.from_arrays(from_numpy(indices), pa.concat_arrays([*map(plain_text, unique_values)]))
 
