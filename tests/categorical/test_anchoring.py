@@ -74,15 +74,15 @@ def test_agreement_with_the_posterior_leaves_out_known_tasks():
     agreement = Agreement.of(COUNTS, None)
     np.testing.assert_allclose(agreement.share, [6 / 8, 6 / 10, 12 / 18])  # the last worker has no labels
     assert agreement.n_labels.tolist() == [8, 10, 0]
-    known = anchoring.KnownSkills(np.array([2.0, 0.0, 0.0]), np.array([1.0, 0.0, 0.0]))
-    np.testing.assert_allclose(Agreement.of(COUNTS, known).share, [5 / 6, 6 / 10, 11 / 16])
+    skills = anchoring.KnownSkills(np.array([2.0, 0.0, 0.0]), np.array([1.0, 0.0, 0.0]))
+    np.testing.assert_allclose(Agreement.of(COUNTS, skills).share, [5 / 6, 6 / 10, 11 / 16])
 
 
 @pytest.mark.parametrize("skill_error", [0.4, 0.05, 0.001])  # least, usual, and most pseudo-counts
 @pytest.mark.parametrize("dependent", [0.0, 0.5])
 def test_skills_of_dependent_workers_by_hand(skill_error, dependent):
-    known = anchoring.KnownSkills(np.array([5.0, 0.0, 0.0]), np.array([3.0, 0.0, 0.0]))
-    agreement = Agreement(np.array([0.81, 0.7, 0.6]), np.array([30.0, 30.0, 30.0]), known)
+    skills = anchoring.KnownSkills(np.array([5.0, 0.0, 0.0]), np.array([3.0, 0.0, 0.0]))
+    agreement = Agreement(np.array([0.81, 0.7, 0.6]), np.array([30.0, 30.0, 30.0]), skills)
     errors = np.full(3, skill_error)
     worth = mh.metrics.Worth(np.array([0.8, 0.75, 0.5]), errors, np.full(3, 0.3), errors, np.full(3, 0.4), errors)
     result = agreement.skills(worth, dependent)
