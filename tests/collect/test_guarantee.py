@@ -157,7 +157,7 @@ def test_gold_is_a_mapping_or_two_lists(crowd, model):
     gold = some(crowd)
     pair = list(gold), list(gold.values())
     assert repr(mh.promise(model, pair)) == repr(mh.promise(model, gold))
-    with pytest.raises(ValueError, match="45 .*44"):
+    with pytest.raises(ValueError, match=r"45 .*44"):
         mh.promise(model, (pair[0][:45], pair[1][:44]))
 
 
