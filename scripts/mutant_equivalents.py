@@ -8,17 +8,17 @@ from __future__ import annotations
 #: Why, by file, line of code and change.
 EQUIVALENTS: dict[str, str] = {
     "audit/colluders.py: _ROUNDS, _SWEEPS, _ODD = 10, 30, 3.0: 3.0 → (4.0)": "tuning constant of a robust weight",
-    "audit/colluders.py: return found if found @ total >= 0 else -found: found if found @ total >= 0 else -found → (found if not found @ total >= 0 else -found)": "one of several starts; others end in the same groups",
-    "masks/shapes.py: group = _core.densest(own, n + _NOTHING, width) if apart else 0.0: 0.0 → (1.0)": "multiplied by `apart`, which is zero there",
+    "audit/colluders.py: return direction if direction @ total >= 0 else -direction: direction if direction @ total >= 0 else -direction → (direction if not direction @ total >= 0 else -direction)": "one of several starts; others end in the same groups",
+    "masks/shapes.py: group = _core.densest(shrunk, n + _NOTHING, width) if p_two_groups else 0.0: 0.0 → (1.0)": "multiplied by `apart`, which is zero there",
     "masks/shapes.py: usual=self.reach**2 / 9,: 9 → (10)": "a start from which the same fixed point is reached",
-    "boxes/table.py: sizes |= {what: len(each) for each, (_, what) in zip(values, given, strict=True)}: True → (False)": "one is made of the other",
+    "boxes/table.py: sizes |= {what: len(each) for each, (_, what) in zip(values, number_columns, strict=True)}: True → (False)": "one is made of the other",
     "categorical/shards/encoder.py: codes, names = Column(column.data, column.what, sound=True).encode(): True → (False)": "text that was checked is checked again",
     "categorical/shards/encoder.py: final = np.full(NO_LABEL + 1, NO_LABEL, np.uint16): 1 → (2)": "an entry without a code",
-    "numeric/blend.py: dealt = np.full(table.n_workers, -1): 1 → (2)": "any number that no part has",
-    "numeric/blend.py: every = [mean, *(model * gain + shift for model, gain, shift in zip(models, gains, shifts, strict=True))]: True → (False)": "all three have an entry for each model",
+    "numeric/blend.py: fold_of_worker = np.full(table.n_workers, -1): 1 → (2)": "any number that no part has",
+    "numeric/blend.py: member_values = [mean, *(model * gain + shift for model, gain, shift in zip(models, gains, shifts, strict=True))]: True → (False)": "all three have an entry for each model",
     "sequences/simulate.py: right = (true if inside else 0) if true > 0 and true % 2 == 0 else true: 0 → (1)": "an even number above 0 is above 1",
-    "testing/learners.py: said = same ^ (np.random.default_rng(1).random(4 * n) < 0.2): 1 → (2)": "another random draw",
-    'testing/crowds.py: "nobody agrees": of_rows(np.array([(task, worker, worker) for task in range(4) for worker in range(3)])),: 3 → (4)': "one worker more who agrees with no other",
+    "testing/learners.py: answers = same ^ (np.random.default_rng(1).random(4 * n) < 0.2): 1 → (2)": "another random draw",
+    'testing/crowds.py: "no agreement": of_rows(np.array([(task, worker, worker) for task in range(4) for worker in range(3)])),: 3 → (4)': "one worker more who agrees with no other",
     'clustering/checks.py: return PairLog(table, tuple("abcdefgh"[: table[:, :2].max() + 1]), tuple("uvwxyz"[: table[:, 2].max() + 1])): 2 → (3)': "no worker of these logs has a code above those of items",
     "sequences/votes.py: before = np.concatenate([[0], codes[:-1]]).astype(np.int64): 0 → (1)": "the first token begins a sequence, and the next line sets all of these to 0",
     "moments/spectrum.py: wide = blocks.swapaxes(0, 1).reshape(blocks.shape[1], -1): 1 → (2)": "blocks are square, and NumPy takes any negative length for the one to be found",
@@ -26,10 +26,10 @@ EQUIVALENTS: dict[str, str] = {
     "spark/encoding.py: _MOST_OF_A_TASK = (1 << 32) - 1: 1 → (2)": "no log of a test has a task with 2**32 rows",
     "_base/sources.py: free = free_memory() if self._watched and self._given > _WATCH_FROM else None: self._given > _WATCH_FROM → (self._given >= _WATCH_FROM)": "from which byte on memory is watched",
     "io/exports/shapes.py: frame = Masks.from_arrays([0], [0], [pixels]).to_frame(): 0 → (1)": "names of a task and a worker that are not written",
-    "cli/options.py: if needed is None or free is None or needed <= free:: needed <= free → (needed < free)": "an estimate that meets the limit to the byte",
-    "cli/methods.py: self.n_given = len(truth[0]): 0 → (1)": "both columns have an entry per row",
-    "sequences/design.py: return (said == truth, said == before, truth == before), said == truth: said == before → (said != before)": "part of a key that only has to be another for other cells",
-    "moments/spectral.py: vectors = np.where(size > 0, moved / np.where(size > 0, size, 1.0), vectors): 1.0 → (2.0)": "a divisor where the quotient is not used",
+    "cli/kinds.py: if n_bytes is None or free is None or n_bytes <= free:: n_bytes <= free → (n_bytes < free)": "an estimate that meets the limit to the byte",
+    "cli/method_names.py: self.n_given = len(truth[0]): 0 → (1)": "both columns have an entry per row",
+    "sequences/design.py: return (tag == truth, tag == before, truth == before), tag == truth: tag == before → (tag != before)": "part of a key that only has to be another for other cells",
+    "moments/spectral.py: vectors = np.where(size > 0, images / np.where(size > 0, size, 1.0), vectors): 1.0 → (2.0)": "a divisor where the quotient is not used",
     "moments/_factors.py: empty = total <= _NO_MASS: total <= _NO_MASS → (total < _NO_MASS)": "a mass that equals a small limit to the last bit",
     "categorical/_reference.py: _MOST_PARAMETERS = 600: 600 → (601)": "a limit of memory and time",
     "categorical/_groups.py: _THRESHOLDS = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0): 0.5 → (1.5)": "one value of a grid; 0.25 and 1.0 on either side are tried as well",
@@ -42,12 +42,27 @@ EQUIVALENTS: dict[str, str] = {
     "categorical/_groups.py: n, m = codes.max() + 1, len(codes): 1 → (2)": (
         "one group more without members, that no code names and no threshold keeps"
     ),
-    "learn/mixture.py: ahead = (output[:, 0] - output[:, 1])[batch.sample] * toward: (output[:, 0] - output[:, 1])[batch.sample] * toward → ((output[:, 0] - output[:, 1])[batch.sample] / toward)": "a sign: 1 or -1",
-    "_train/loader.py: with _seeded(0):: 0 → (1)": "any seed will do, since nothing compares with features of a stream",
-    "io/exports/export.py: return arrow.table({name: _as_column(part) for name, part in zip(names, zip(*rows, strict=True), strict=True)}): True → (False)": "each row has an entry per name",
-    "defer/experts.py: centres, group = accuracy[chosen], np.full(len(accuracy), -1): -1 → (1)": "the first center is an expert, whose nearest group is 0: not all groups are 1 in the first step",
+    "learn/mixture.py: margins = (output[:, 0] - output[:, 1])[batch.sample] * toward: (output[:, 0] - output[:, 1])[batch.sample] * toward → ((output[:, 0] - output[:, 1])[batch.sample] / toward)": "a sign: 1 or -1",
+    "_train/loader.py: with _temporary_seed(0):: 0 → (1)": "any seed will do, since nothing compares with features of a stream",
+    "io/exports/export.py: return arrow.table({name: as_column(part) for name, part in zip(names, zip(*rows, strict=True), strict=True)}): True → (False)": "each row has an entry per name",
+    "defer/experts.py: centres, group = accuracy[centers], np.full(len(accuracy), -1): -1 → (1)": "the first center is an expert, whose nearest group is 0: not all groups are 1 in the first step",
     "sequences/votes.py: t, n = max(len(votes._tags.types), 1), votes.n_tokens + 1: 1 → (2)": (
         "a factor of keys, and a bound of them: greater ones serve as well"
+    ),
+    "categorical/panels.py: return cls(np.clip(share, 0.0, 1.0), total, known): 1.0 → (2.0)": (
+        "a share of a part in its whole, above 1 by rounding alone"
+    ),
+    "multilabel/anchoring.py: n_known: float = field(metadata=number(least=0)): 0 → (1)": (
+        "a correction that is written rests on at least one known set"
+    ),
+    'desk/journal.py: flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0): 0 → (1)': (
+        "the bit of O_WRONLY, which is set anyway"
+    ),
+    "judges/verdicts.py: words = [key for key, number in zip(keys, numeric, strict=True) if not number]: True → (False)": (
+        "one has an entry for each of the other"
+    ),
+    "judges/part.py: slope = float(x @ value[mine] / (x @ x)) if x @ x > TINY else 0.0: x @ x > TINY → (x @ x >= TINY)": (
+        "a sum of squares that equals a small limit to the last bit"
     ),
     "sequences/design.py: part = 0 if tag == 0 else 1 + (tag - 1) % 2: tag - 1 → (tag + 1)": "the same modulo 2",
 }

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from scipy.stats import binomtest
 
 import manyhands as mh
 from manyhands.desk import AnswerError, ConflictError, Desk, Journal, export, label_studio
@@ -409,6 +410,18 @@ def test_the_interval_covers_the_accuracy(choose, calibrated):
         left = wrong & (states == OPEN)
         assert (estimate.before_low <= 1 - wrong.mean()) <= (estimate.after_low <= 1 - left.mean() + 1e-12)
     assert 0.92 <= covered / rounds <= 0.99
+
+
+def test_the_interval_of_a_small_sample_is_wilsons():
+    n, rows = 7, np.arange(2_000_000)
+    states = np.full(len(rows), OPEN, np.int8)
+    states[:100] = np.arange(100) < n
+    estimate = accuracy(states, [rows], [100], rows, rows, 0)
+    expected = binomtest(n, 100).proportion_ci(method="wilson")
+    # The variance is that of a share with half a wrong and half a right answer more, the point is not.
+    assert estimate.before == pytest.approx(0.93)
+    assert estimate.before_low == pytest.approx(1 - expected.high, abs=1e-4)
+    assert estimate.before_high == pytest.approx(1 - expected.low, abs=1e-4)
 
 
 def test_confident_mistakes_do_not_hide_from_the_estimate():
