@@ -194,11 +194,14 @@ def test_the_rest_is_planned_within_capacities_and_budget(crowd, model):
     assert set(plan["task"]) == {task for task in promise.rest["task"].to_pylist() if task not in gold}
     assert plan["worker"].count("Ann") == 60
     assert promise.cost == 60 * 2.0 + (len(plan["task"]) - 60) * 0.5
-    cheap = mh.promise(model, gold, error=0.05, options=team, budget=20.0)
-    assert cheap.cost <= 20
-    pairs = cheap.plan["worker"].drop_null()
-    assert 10 <= len(pairs) <= 40
-    assert len(cheap.plan) == len(plan["task"])
+    n = len(plan["task"])
+    for budget in (0.4, 20.0, 0.5 * n + 0.1, 0.5 * n + 30.0, 0.5 * n + 1000.0):
+        cheap = mh.promise(model, gold, error=0.05, options=team, budget=budget)
+        assert cheap.cost <= budget
+        assert len(cheap.plan) == n
+        pairs = [(ann, judge) for ann in range(61) for judge in range(n - ann + 1) if 2 * ann + judge / 2 <= budget]
+        most = max(0.99 * ann + 0.8 * judge for ann, judge in pairs)
+        assert sum(cheap.plan["expected_accuracy"].drop_null().to_pylist()) == pytest.approx(most)
 
 
 def test_workers_of_the_log_are_not_asked_again(crowd, model):

@@ -240,7 +240,8 @@ def _flow(scores: Array, most: list[int], n_idle: int) -> Ints:
 def buy(scores: Array, cost: Array, capacity: Ints | None, budget: float) -> Ints:
     """The worker of each task, -1 for none: a great total score for what may be spent.
 
-    A price on money is raised until what is bought can be paid; what is left then buys the best that it can.
+    A price on money is raised until what is bought can be paid; what is left then buys what gains most per cost,
+    also a better worker for a task that has one, and at last anything.
     """
     most = [len(scores)] * scores.shape[1] if capacity is None else capacity.tolist()
     idle = np.zeros((len(scores), 1))
@@ -263,8 +264,38 @@ def buy(scores: Array, cost: Array, capacity: Ints | None, budget: float) -> Int
                 high, best = middle, candidate
             else:
                 low = middle
-    _spend_the_rest(best, scores, cost, most, budget - spent(best))
+    rest = _improve(best, scores, cost, most, budget - spent(best))
+    _spend_the_rest(best, scores, cost, most, rest)
     return best
+
+
+def _improve(chosen: Ints, scores: Array, cost: Array, most: list[int], rest: float) -> float:
+    """Choose other workers as long as that gains and can be paid, most gain per cost first; returns what is left.
+
+    Where workers are equally good at all tasks, no price spends the budget: all tasks change their worker at once.
+    """
+    left = np.array(most) - np.bincount(chosen[chosen >= 0], minlength=len(most))
+    rows = np.arange(len(chosen))
+    while True:
+        assigned = chosen >= 0
+        score = np.where(assigned, scores[rows, chosen], 0.0)
+        paid = np.where(assigned, cost[chosen], 0.0)
+        rate, pick = np.zeros(len(rows)), np.full(len(rows), -1, np.int64)
+        for worker in np.flatnonzero(left > 0).tolist():
+            gain, more = scores[:, worker] - score, cost[worker] - paid
+            per_cost = np.where((gain > 0) & (more <= rest), gain / np.maximum(more, 1e-300), 0.0)
+            better = per_cost > rate
+            rate[better], pick[better] = per_cost[better], worker
+        improved = False
+        for row in np.flatnonzero(pick >= 0)[np.argsort(-rate[pick >= 0], kind="stable")].tolist():
+            worker, more = pick[row], cost[pick[row]] - paid[row]
+            if left[worker] > 0 and more <= rest:
+                if chosen[row] >= 0:
+                    left[chosen[row]] += 1
+                left[worker] -= 1
+                chosen[row], rest, improved = worker, rest - more, True
+        if not improved:
+            return rest
 
 
 def _spend_the_rest(chosen: Ints, scores: Array, cost: Array, most: list[int], rest: float) -> None:
