@@ -424,6 +424,22 @@ def test_the_interval_of_a_small_sample_is_wilsons():
     assert estimate.before_high == pytest.approx(1 - expected.low, abs=1e-4)
 
 
+@pytest.mark.parametrize("swap", [False, True])
+def test_one_rare_answer_in_the_sample_does_not_exclude_the_truth(swap):
+    """In 400 draws of 50 of 5,000 tasks, 16 of them wrong (or right): Wilson's interval covers in 85 % of them."""
+    n, covered, rounds = 5000, 0, 400
+    wrong = (np.arange(n) < 16) != swap
+    for seed in range(rounds):
+        queue, states = Queue(np.full(n, 0.9), "audit", seed=seed), np.full(n, OPEN, np.int8)
+        for _ in range(50):
+            row = queue.next("w1").row
+            states[row] = WRONG if wrong[row] else RIGHT
+            queue.close(row)
+        estimate = accuracy(states, queue.permutations, queue.drawn, queue.order, queue.rank, queue.passed)
+        covered += estimate.before_low <= 1 - wrong.mean() <= estimate.before_high
+    assert covered / rounds >= 0.95
+
+
 def test_confident_mistakes_do_not_hide_from_the_estimate():
     """Every doubtful answer is right and one in three sure ones is wrong: the estimate is unbiased all the same."""
     n, estimates = 300, []

@@ -14,6 +14,9 @@ import numpy.typing as npt
 _Z = 1.959964
 LEVEL = 0.95
 
+#: The lower 5 % limits of a Poisson mean, of which 0, 1, 2 and 3 events were seen.
+_RARE = (0.0, 0.0513, 0.3554, 0.8177)
+
 #: Decided tasks with two votes that an estimate of effective annotators needs.
 _FEWEST = 10
 
@@ -71,7 +74,12 @@ def accuracy(
     Notes
     -----
     The interval is Wilson's, with the effective sample size of the stratified estimate and a finite-population
-    correction. Cost: O(tasks drawn or passed), without a pass over all tasks.
+    correction; up to three wrong or right answers, where its near end is too close, that end is the Poisson limit of
+    Brown, Cai and DasGupta. Cost: O(tasks drawn or passed), without a pass over all tasks.
+
+    References
+    ----------
+    L. D. Brown, T. T. Cai, A. DasGupta, "Interval estimation for a binomial proportion", Statistical Science 16 (2001).
     """
     passed_states = states[order[:passed]]
     wrong_certain = int((passed_states == WRONG).sum())
@@ -158,4 +166,14 @@ def _wilson(share: float, w: Any, sizes: Any, shares: Any, spread: Any) -> tuple
     n = typical * (1 - typical) / variance
     centre = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
     half = _Z / (1 + _Z**2 / n) * math.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    low, high = centre - half, centre + half
+    wrong, right = share * n, (1 - share) * n
+    if wrong <= len(_RARE) - 1:
+        low = min(low, _poisson_limit(wrong) / n)
+    if right <= len(_RARE) - 1:
+        high = max(high, 1 - _poisson_limit(right) / n)
+    return max(0.0, low), min(1.0, high)
+
+
+def _poisson_limit(events: float) -> float:
+    return float(np.interp(events, range(len(_RARE)), _RARE))
