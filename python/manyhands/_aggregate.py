@@ -31,17 +31,17 @@ def aggregate(
     answers
         A table of any kind, such as :class:`~manyhands.Annotations`, a frame with well-known column names, the path
         of a file, or a list of tuples: ``(task, worker, label)``, or the required columns of the `kind`.
-    kind
+    kind : str or None, default None
         What a frame holds, where its columns do not state it: ``"categorical"``, ``"numeric"``, ….
     gold
         Known answers of some tasks, for classes, numbers and sets of labels: a mapping from task to answer, a frame
         with the columns ``task`` and ``label`` (``value``, ``labels``), or the path of a file. 20 to 300 known answers
         correct all others and the workers' skills. Numbers may have gold of two classes.
-    panel
+    panel : bool or None, default None
         True where errors of the annotators coincide, as those of LLM judges do: all their votes on a task then count as
         one in confidences. False where they are independent. None to decide by the layout of the log; see
         :class:`~manyhands.Consensus`.
-    progress
+    progress : bool or callable, default False
         True for a progress bar, or a function called now and then.
 
     Returns

@@ -195,7 +195,7 @@ class Estimator(Parameters, ABC, Results, persist.Saved, Generic[A, F, S]):
         ----------
         votes
             A table, such as :class:`~manyhands.Annotations`, or a frame with well-known column names.
-        progress
+        progress : bool or callable, default False
             True for a progress bar, or a function called now and then as ``progress(iteration, objective)``, and in any
             case at the end.
         """

@@ -147,11 +147,11 @@ def guesses_among(found: Mapping[str, str], given: Mapping[str, str | None], nam
 
     Parameters
     ----------
-    found
+    found : mapping
         The column of each role.
-    given
+    given : mapping
         Those that the caller named.
-    names
+    names : sequence of str
         All columns. An answer or a response among others of which one may be the answer may be what was judged.
     """
     others = [name for name in names if name not in found.values()]

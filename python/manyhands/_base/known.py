@@ -37,13 +37,13 @@ class Known:
 
     Parameters
     ----------
-    path
+    path : str
         The file of known answers.
-    layout
+    layout : str
         How it is written, if it is CSV.
     votes
         The log.
-    task, label
+    task, label : str or None, default None
         Its columns of tasks or items and of answers, where they have no well-known names.
     """
 

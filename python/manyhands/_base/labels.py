@@ -33,11 +33,11 @@ def check_classes(names: Names, n_answers: int, what: str, *, spelt: bool) -> No
 
     Parameters
     ----------
-    names
+    names : sequence
         The labels that occur, without abstentions.
-    n_answers
+    n_answers : int
         How many labels there are in all.
-    what
+    what : str
         What messages call the column.
     spelled
         Whether text may spell numbers, as in a CSV file, which has no other way to write them.
@@ -73,9 +73,9 @@ def merge_spellings(
     ----------
     codes, names
         The labels.
-    fixed
+    fixed : sequence or None
         All possible labels, in their own spelling; None for the most frequent spelling of the labels that occur.
-    counts
+    counts : ndarray or None
         How many answers each code stands for; None for one.
     """
     texts = names.values.tolist()

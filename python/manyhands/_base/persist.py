@@ -163,7 +163,7 @@ def load(path: str | os.PathLike[str], kind: type[Any] = object, **networks: Any
 
     Parameters
     ----------
-    path
+    path : str or path
         The file.
     kind
         The class that it must hold, such as ``mh.DawidSkene`` or ``mh.Annotations``: type checkers then know what comes

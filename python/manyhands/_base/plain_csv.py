@@ -31,9 +31,9 @@ def read_plain_csv(source: Source, names: Sequence[str], columns: Sequence[str])
     ----------
     source
         The file.
-    names
+    names : sequence of str
         All its columns.
-    columns
+    columns : sequence of str
         Those to read.
     """
     unique_columns = list(dict.fromkeys(columns))

@@ -186,9 +186,9 @@ def file_kind(path: Path, format: str = "auto", content: bytes | None = None) ->
 
     Parameters
     ----------
-    path
+    path : path
         A file.
-    format
+    format : str, default "auto"
         As for :func:`manyhands.read`; a format that is named is obeyed whatever the ending.
     content
         What it holds, if it is in an archive.

@@ -45,17 +45,17 @@ def read_roles(
 
     Parameters
     ----------
-    sources
+    sources : list
         The files.
     wanted
         The columns, as `spread` lists them.
-    numbers, raw
+    numbers, raw : collection of str
         The roles that hold no ids.
-    as_text
+    as_text : bool, default False
         Whether labels are names whatever they look like.
-    weak
+    weak : bool, default False
         Whether weak names of columns will do.
-    workers
+    workers : sequence of str or None, default None
         The worker whose file each is, in place of a column.
     """
     if workers is not None:

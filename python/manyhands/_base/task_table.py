@@ -250,7 +250,7 @@ class Answers(Records):
 
         Parameters
         ----------
-        contents
+        contents : mapping
             What each task shows, by task; those of other tasks are not used.
 
         Examples
@@ -303,7 +303,7 @@ class Answers(Records):
 
         Parameters
         ----------
-        tasks, workers
+        tasks, workers : sequence or None, default None
             Names to keep, or a boolean mask aligned with :attr:`tasks` or :attr:`workers`.
 
         Examples

@@ -56,7 +56,7 @@ class Training:
 
     Parameters
     ----------
-    max_epochs, batch_size
+    max_epochs, batch_size : int, default 50, 64
         Passes over the samples, and samples a step.
     lr, worker_lr
         Learning rate of the backbone, and of all else; None for the same. What belongs to a worker moves only in
@@ -71,45 +71,45 @@ class Training:
         quarters), or a function from optimizer to scheduler, stepped after each epoch. A ``ReduceLROnPlateau`` is
         stepped with the held-out score or, where none is held out, the training loss; both are turned to suit its mode,
         and its threshold is absolute: ``schedule=lambda optimizer: ReduceLROnPlateau(optimizer, patience=10)``.
-    clip
+    clip : float or None, default None
         Greatest norm of the gradient; None for any.
-    accumulate
+    accumulate : int, default 1
         Batches whose gradients, weighed by their samples, make a step: as one batch that many times as large where
         losses are means over samples, and in the memory of one.
-    reduction
+    reduction : str, default "label"
         Weight of an annotation's loss: each alike (``"label"``), alike by sample (``"sample"``), or alike by worker
         (``"worker"``).
     validation, patience
         Share of samples held out, and epochs without a better score on them until training ends; the best epoch's
         parameters are kept. The score is that of the crowd's held-out labels: no clean ones are needed, and nothing
         else is learned from them before the training has ended. 0 keeps the last epoch.
-    precision
+    precision : str, default "float32"
         Of the backbone: ``"float32"``, or mixed with ``"bfloat16"`` or ``"float16"``, which are
         rejected on processors where they would end the process.
-    compile
+    compile : bool or mapping, default False
         Whether ``torch.compile`` makes the backbone faster, or its options, such as ``{"mode": "reduce-overhead"}``. A
         network that learners take apart is compiled in parts if these are named ``trunk`` and ``head``.
-    device
+    device : str or torch.device, default "auto"
         ``"auto"``, or any that torch knows and finds.
-    distributed
+    distributed : bool, default False
         Whether the processes of ``torch.distributed`` share the training, each with the same data and settings: every
         batch is divided among them, and the result is that of one process but for rounding and what is random in
         networks. Layers that remember their inputs see their own part alone.
-    loader
+    loader : mapping or None, default None
         Options of the ``DataLoader`` that fetches X, such as ``{"num_workers": 4, "pin_memory": True}``, or
         ``collate_fn`` for items of a ``Dataset``; None to fetch it as it is. What is random in a dataset follows from
         `seed`, whatever the number of processes.
-    seed
+    seed : int, default 0
         Of everything random; the same seed gives the same result on a CPU.
-    start_from
+    start_from : Aggregator, ndarray or None, default None
         An aggregator, fitted or not, whose posteriors or confusion matrices are the start. One that is not yet is
         fitted without the held-out labels. Or confusion matrices that are known, (n_workers, n_classes, n_classes), in
         the order of ``votes.workers`` and ``votes.classes``, with the posteriors that follow from them and an even
         prior.
-    callbacks
+    callbacks : sequence, default ()
         Functions called as ``callback(learner, record)`` after each epoch, and :class:`~manyhands.learn.Callback`
         objects, called at all moments that they have methods for; one that returns True ends the training.
-    checkpoint
+    checkpoint : str, path or None, default None
         File written after each epoch, from which ``fit(..., resume=True)`` goes on. One that is there already is
         written over only by ``fit(..., overwrite=True)``. It holds digests of the names of workers and classes and of
         the annotations, and the settings: another crowd's is rejected, and so are other settings.

@@ -229,7 +229,7 @@ def pearson(
     ----------
     ratings : Ratings or frame
         A :class:`~manyhands.Ratings` table of one number, or a frame with well-known column names.
-    min_overlap
+    min_overlap : int, default 3
         Pairs with fewer common tasks are left out; three at the least, since two points always lie on a line.
     resamples, confidence, seed
         As in :func:`icc`.
@@ -316,7 +316,7 @@ def discrepancy_ratio(
     values
         The model's values: a sequence aligned with ``ratings.tasks`` (NaN where it has none), or a mapping from task to
         value.
-    min_overlap
+    min_overlap : int, default 1
         Leave out pairs with fewer common tasks, also with the model.
     resamples, confidence, seed
         As in :func:`icc`.
@@ -428,7 +428,7 @@ def bland_altman(ratings: Any, workers: tuple[Any, Any] | None = None, *, level:
     workers
         Two workers by name: differences of the first from the second. None for all pairs of different workers on all
         tasks, in either order: their mean difference is then zero.
-    level
+    level : float, default 0.95
         The share of differences that the limits are to hold.
 
     Notes

@@ -47,9 +47,9 @@ def cohen_kappa(
     weights : {None, "linear", "quadratic"}, default None
         Distance of two labels: None for equal or not; ``"linear"`` or ``"quadratic"`` by their distance in the order of
         the table's classes.
-    average
+    average : str, default "overlap"
         How pairs are averaged: ``"overlap"``, by the number of tasks that both labeled, or ``"even"``, equally.
-    min_overlap
+    min_overlap : int, default 2
         Leave pairs with fewer common tasks out of the average. At least two, since chance cannot be estimated from one
         task. Two workers named by `workers` are always compared.
     resamples, confidence, seed
@@ -148,11 +148,11 @@ def pairwise(votes: Any, *, coefficient: str = "cohen", weights: str | None = No
     ----------
     votes : Annotations or frame
         The annotations, or a frame with well-known column names.
-    coefficient
+    coefficient : str, default "cohen"
         ``"cohen"`` for Cohen's kappa or ``"scott"`` for Scott's pi.
-    weights
+    weights : str or None, default None
         As in :func:`cohen_kappa`.
-    min_overlap
+    min_overlap : int, default 1
         Leave out pairs with fewer common tasks.
 
     Returns
@@ -205,12 +205,12 @@ def agreement_ratio(
     labels
         The model's answers: a sequence aligned with ``votes.tasks`` (None where it has none), or a mapping from task to
         class, a pair of arrays or a frame. Classes must be among those of the votes.
-    corrected
+    corrected : bool, default True
         Remove the bias of each σ(κ) that falls with the number of common tasks. False for the ratio exactly as
         published (Eq. 10 of Wang et al.).
-    weights
+    weights : str or None, default None
         As in :func:`cohen_kappa`; they hold for pairs with the model too.
-    min_overlap
+    min_overlap : int, default 10
         Leave out pairs with fewer common tasks, also with the model. Unlike :func:`cohen_kappa` this is the mean of
         a function of each pair's kappa, for which a handful of tasks is too few.
     resamples, confidence, seed

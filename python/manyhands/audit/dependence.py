@@ -28,17 +28,17 @@ class Dependence:
     Attributes
     ----------
     correlation
-        Of a Gaussian factor that all errors on a task share: 0 for workers who err independently, below 1.
+        Share of the variance of a Gaussian factor that all errors on a task have in common: 0 for independent workers.
     error
         Its standard error; 1 where the log does not determine it.
     probability
-        That errors are correlated at all.
+        Probability that errors are correlated at all.
     cannot_tell
-        Whether the error is so large that a correlation as real crowds have it, 0.25, could be none.
+        True if the standard error is too large to distinguish 0.25, the correlation of real crowds, from 0.
     effective_annotators
         How many independent annotators hold as much evidence as the answers to a task, with an interval.
     remarks
-        What is doubtful, in whole sentences.
+        Warnings, in whole sentences.
     """
 
     correlation: float

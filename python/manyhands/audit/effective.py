@@ -117,12 +117,12 @@ def from_errors(
 
     Parameters
     ----------
-    tasks, workers, errors
+    tasks, workers, errors : ndarray
         Codes of tasks and annotators, and how wrong the answer is (0 or 1, or a signed number). One row per answer;
         repeated answers of an annotator to a task are averaged.
-    strata
+    strata : ndarray
         Code of the stratum of each task, by the code of the task.
-    n_workers
+    n_workers : int
         Number of annotators.
 
     Notes

@@ -122,7 +122,7 @@ def divide_log_odds(
     ----------
     posterior : ndarray of shape (n_classes,)
         Of one task.
-    answer
+    answer : int
         The code of what was decided.
     prior : ndarray of shape (n_classes,)
         Log-prior.

@@ -78,7 +78,7 @@ class Reference:
         ----------
         worth
             The other model's measures; its errors take classes as known.
-        same_measure
+        same_measure : bool
             Whether the two measure the same: not where the other counts abstentions among the answers, whose errors
             are then only inflated by as much as the reference's.
         """

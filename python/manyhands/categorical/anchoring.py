@@ -305,11 +305,11 @@ def fit_anchor(known: KnownVotes, default: Array, prior: Array, dependence: floa
     ----------
     known
         Votes on the known tasks.
-    default
+    default : ndarray
         Posteriors of the known tasks, made without their classes.
-    prior
+    prior : ndarray
         Shares of the classes in the log.
-    dependence
+    dependence : float
         From 0 for workers whose errors look independent, who are corrected less, to 1.
     """
     n = known.n_tasks
@@ -422,7 +422,7 @@ def contradictions(
         Of known tasks.
     accuracy, n_labels, workers
         Of workers according to the unlabeled data, numbers of labels, and names.
-    posterior, classes
+    posterior, classes : ndarray
         Of the known tasks, made without their classes.
     """
     tested = skills.seen >= _LEAST_KNOWN

@@ -396,7 +396,7 @@ def all_aggregators(kind: str = "categorical") -> list[type[Any]]:
 
     Parameters
     ----------
-    kind
+    kind : str, default "categorical"
         What the answers are: ``"categorical"``, those of :class:`~manyhands.Annotations`, ``"numeric"``, those of
         :class:`~manyhands.Ratings`, ….
 

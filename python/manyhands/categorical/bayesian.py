@@ -91,9 +91,9 @@ class BayesianDawidSkene(Aggregator):
 
     Parameters
     ----------
-    method
+    method : str, default "vb"
         ``"vb"``, mean-field variational Bayes, or ``"gibbs"``, sampling.
-    model
+    model : str, default "full"
         A worker's confusion matrix, as in :class:`DawidSkene`: ``"full"``, ``"class"`` or ``"one-coin"``.
     init
         Where to start: ``"protected"`` (one accuracy for all workers, and at first no class for a task that no worker
@@ -105,22 +105,22 @@ class BayesianDawidSkene(Aggregator):
         and so much spread over the errors, which means the same for any number of classes; the one accuracy of
         ``"one-coin"`` has a Beta(right, wrong) prior. A number: spread evenly over the row. An (n_classes, n_classes)
         array: used as is.
-    class_pseudo_count
+    class_pseudo_count : float or array-like, default 1.0
         Parameters of the Dirichlet prior of the classes: a number spread evenly, or an (n_classes,) array.
     gold
         Known classes of some tasks, as in :class:`DawidSkene`.
-    protected
+    protected : int, default 20
         Most passes of a constrained initialization, before those that `max_iter` counts, in which a task keeps to the
         classes that were voted for.
-    accelerate
+    accelerate : bool, default False
         Of ``"vb"``: extrapolate between passes, as in :class:`DawidSkene`.
     max_iter, tol
         Of ``"vb"``: stop after `max_iter` iterations, or when the bound changes by less than `tol` of itself.
-    n_chains, warmup, draws
+    n_chains, warmup, draws : int, default 4, 500, 500
         Of ``"gibbs"``: independent chains, the sweeps of each that are forgotten, and those that are kept.
-    keep
+    keep : str or None, default None
         Of ``"gibbs"``: ``"confusion"`` to keep draws of all confusion matrices too, which intervals of them need.
-    seed
+    seed : int, default 0
         Of ``"gibbs"``: the same seed gives the same draws on any number of threads.
 
     Notes

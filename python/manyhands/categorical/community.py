@@ -42,27 +42,27 @@ class CommunityDawidSkene(Aggregator):
 
     Parameters
     ----------
-    n_communities
+    n_communities : int, default 3
         Number of communities. Too many do little harm: some stay empty, or alike.
-    strength
+    strength : float or None, default None
         Number of pseudo-counts that a row of the prototype counts for, from 1e-6 to 1e9; None to learn it; ``inf`` for
         workers who are exactly like their community (Imamura et al. 2018).
     pseudo_count
         Pseudo-counts in each row of each prototype, as in :class:`DawidSkene`; all positive.
-    class_pseudo_count
+    class_pseudo_count : float or array-like, default 1.0
         Pseudo-counts of the class prior, spread evenly over the classes, or an (n_classes,) array.
     gold
         Known classes of some tasks, as in :class:`DawidSkene`.
-    protected
+    protected : int, default 20
         Most passes, from a start with one accuracy for all workers, in which a task keeps to the classes that a worker
         voted for, as in :class:`HierarchicalDawidSkene`.
-    restarts
+    restarts : int, default 0
         Further runs from random prototypes; the best bound wins. The first run starts from prototypes that range from
         accurate to guessing.
     max_iter, tol
         Stop after `max_iter` more iterations, or when the bound changes by less than `tol` of itself. A learned
         strength takes its time, and changes few labels by then.
-    seed
+    seed : int, default 0
         Seed of the restarts.
 
     Notes
@@ -198,23 +198,23 @@ class EBCC(Aggregator):
 
     Parameters
     ----------
-    n_subtypes
+    n_subtypes : int, default 10
         Subtypes of each class; those that nothing speaks for stay empty.
     pseudo_count
         Parameters of the Dirichlet prior of each row of a worker's confusion matrices, one for each subtype: a pair
         ``(right, wrong)``, wrong spread over the errors; a number, spread evenly; or an (n_classes, n_classes) array.
         None for 4 on the diagonal and 1 for each error, as the authors have it.
-    class_pseudo_count
+    class_pseudo_count : float, array-like or None, default None
         Parameters of the Dirichlet prior of the classes: a number spread evenly, or an (n_classes,) array. None for
         1 each.
-    subtype_pseudo_count
+    subtype_pseudo_count : float, default 0.1
         Parameter of the Dirichlet prior of each class's subtypes, spread evenly over them. Small: few subtypes.
-    restarts
+    restarts : int, default 9
         Further runs from random starts; the best bound wins. Starts are shares of the votes, divided among subtypes at
         random.
     max_iter, tol
         Stop a run after `max_iter` iterations, or when the bound changes by less than `tol` of itself.
-    seed
+    seed : int, default 0
         Seed of the starts.
 
     Notes

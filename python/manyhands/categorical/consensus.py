@@ -123,7 +123,7 @@ class ConsensusFit(AnchoredFit):
 
 
 class Consensus(Anchored, default=True):
-    """The method to use when no other is named: models that differ in structure, averaged and calibrated.
+    """Default method for classes: a calibrated average of models that differ in structure.
 
     No single model is right everywhere, and no criterion that can be computed without known classes finds the one that
     is. So the posteriors of three are averaged, each with priors learned from the crowd and a constrained
@@ -131,31 +131,31 @@ class Consensus(Anchored, default=True):
     and MACE itself (the same with infinite strength). A model with a fixed prior, such as `BayesianDawidSkene`, is not
     among them: where workers have few labels it only drew the average down.
 
-    The fourth member is the vote: a model in which all workers are equally accurate, the best one in small logs. Its
+    The fourth is the vote: a model in which all workers are equally accurate, the best one in small logs. Its
     weight is ``1 / (1 + (n / 20)²)``, with n the number of answers by the worker of an average answer, and the three
     models share the rest: 0.8 at 10 answers per worker, 0.04 at 100.
 
-    All of them take workers to err independently, and are overconfident where they do not, the more so the more votes a
-    task has: hard tasks mislead all workers. So the average is calibrated as one does for correlated samples: the
-    log-posterior of a task is divided by the design effect ``1 + discount_ · (v - 1)``. Here ``v`` is the number of
+    All of them assume that workers err independently. Where they do not, because hard tasks mislead all workers, the
+    models are overconfident, more so with more votes per task. So the average is calibrated as for correlated samples:
+    the log-posterior of a task is divided by the design effect ``1 + discount_ · (v - 1)``. Here ``v`` is the number of
     votes, less what is lost where some inform more than others: (Σ I)² / Σ I², with I the information of a worker's
-    answers. Then one part in a hundred is shared out evenly over the classes. None of this changes a label.
+    answers. Finally, 1 % of the probability is spread evenly over the classes. None of this changes a label.
 
     Whether errors are correlated is estimated from the log: from pairs of workers who are right or wrong on the same
     tasks more often than their accuracies explain. ``correlation_`` is the estimate, ``correlation_error_`` its
-    standard error, which is large where the log is too small or too thin. ``discount_`` is 0.5, which real crowds ask
-    for, times the probability that errors are correlated at all, given the estimate and odds of three to one: near 0
-    for independent workers, as simulated ones mostly are.
+    standard error, which is large where the log is too small or too thin. ``discount_`` is 0.5, the value that fits
+    real crowds, times the probability that errors are correlated at all, given the estimate and prior odds of three to
+    one: near 0 for independent workers, as in most simulations.
 
-    A panel is different: the same few annotators answer most tasks and share their blind spots, as LLM judges do. All
-    their votes on a task count as one, ``discount_`` is 1. See `panel`.
+    In a panel, the same few annotators answer most tasks and share their blind spots, as LLM judges do. All their votes
+    on a task then count as one: ``discount_`` is 1. See `panel`.
 
     Known classes correct the answers of all other tasks; 20 to 300 are enough. They are not clamped inside the EM
     iterations, as in :class:`DawidSkene`, because thousands of unlabeled votes outweigh them there.
 
     Parameters
     ----------
-    correlation
+    correlation : float or None, default None
         Of the errors on one task, to discount confidences with; 0 for workers who are known to err independently. None
         to estimate it.
     gold
@@ -163,7 +163,7 @@ class Consensus(Anchored, default=True):
         and ``label``, an :class:`~manyhands.Annotations` table, or the path of a CSV or Parquet file. A random sample
         of the tasks is best. The effect grows with their number, up to 20. Gold labels of a single class correct no
         other answer (with a :class:`~manyhands.errors.GoldWarning`).
-    panel
+    panel : bool or None, default None
         Whether all votes on a task count as one, because errors of the workers coincide. None to decide by the layout
         of the log: at most 30 workers with at least half of all possible answers. From six workers on, the estimated
         correlation must also be 0.1 or more; logs of fewer workers seldom show that errors are independent.

@@ -58,15 +58,15 @@ def one_coin(
 
     Parameters
     ----------
-    n_workers, n_classes
+    n_workers, n_classes : int
         The size of the crowd.
     accuracy
         The rate of everyone, or the lowest and the highest.
     shape
         The two parameters of the beta distribution that places each worker between the lowest and the highest
         rate; (1, 1) is uniform, (1, 3) has few good workers.
-    seed
-        What the draws follow from.
+    seed : int, SeedSequence or Generator, default 0
+        Seed of the random draws.
 
     Returns
     -------
@@ -99,14 +99,14 @@ def class_conditional(
 
     Parameters
     ----------
-    n_workers, n_classes
+    n_workers, n_classes : int
         The size of the crowd.
-    skill
+    skill : float, default 0.7
         The mean of the diagonal; the rest is spread evenly on average.
-    concentration
+    concentration : float, default 10.0
         How alike the workers are: at 2 they differ wildly, at 1000 hardly.
-    seed
-        What the draws follow from.
+    seed : int, SeedSequence or Generator, default 0
+        Seed of the random draws.
 
     Returns
     -------
@@ -134,13 +134,13 @@ def flippers(n_workers: int, n_classes: int, *, skill: float = 0.7, spread: floa
 
     Parameters
     ----------
-    n_workers, n_classes
+    n_workers, n_classes : int
         The size of the crowd.
-    skill, spread
+    skill, spread : float, default 0.7, 0.01
         The mean and the standard deviation of the normal distribution of the workers' skills, the probability
         of being right; what falls outside [0, 1] is moved to the border.
-    seed
-        What the draws follow from.
+    seed : int, SeedSequence or Generator, default 0
+        Seed of the random draws.
 
     Returns
     -------
@@ -169,21 +169,21 @@ def hammer_spammers(
     per: Literal["label", "class", "worker"] = "label",
     seed: Seed = 0,
 ) -> Floats:
-    """Hammer-spammers: a coin decides between the truth and a uniformly random label.
+    """Hammer-spammers: a label is the truth with the probability of a coin, otherwise uniformly random.
 
     Parameters
     ----------
-    n_workers, n_classes
+    n_workers, n_classes : int
         The size of the crowd.
-    skill, spread
+    skill, spread : float, default 0.7, 0.01
         The mean and the standard deviation of the normal distribution of the workers' coins, the probability
         of the truth; what falls outside [0, 1] is moved to the border.
-    per
+    per : {"label", "class", "worker"}, default "label"
         How often the coin is tossed. ``"label"``: for every label, so that all workers are alike up to the
         spread (Tanno et al. 2019, appendix B). ``"class"``: once for each worker and class; ``"worker"``:
         once for each worker, who is then always right or always guessing (Khetan et al. 2018).
-    seed
-        What the draws follow from.
+    seed : int, SeedSequence or Generator, default 0
+        Seed of the random draws.
 
     Returns
     -------
@@ -221,15 +221,15 @@ def confusers(
 
     Parameters
     ----------
-    n_workers, n_classes
+    n_workers, n_classes : int
         The size of the crowd.
-    skill, spread
+    skill, spread : float, default 0.7, 0.01
         The mean and the standard deviation of the normal distribution of the workers' skills, the probability
         of being right in a class that has a partner; what falls outside [0, 1] is moved to the border.
-    similar
+    similar : sequence or None, default None
         The pairs of similar classes, no class in two of them; by default 0 and 1, 2 and 3, and so on.
-    seed
-        What the draws follow from.
+    seed : int, SeedSequence or Generator, default 0
+        Seed of the random draws.
 
     Returns
     -------
@@ -249,20 +249,20 @@ def confusers(
 
 
 def neighbours(n_workers: int, n_classes: int, *, skill: float = 0.7, spread: float = 0.01, seed: Seed = 0) -> Floats:
-    """Workers who stray to the classes next to the true one, as with grades.
+    """Workers who confuse adjacent classes, as with grades.
 
     Half of the mistakes go to either side; at both ends all of them go to the only neighbor (Tanno et al.
     2019, section 3.1, the third annotator of figure 2).
 
     Parameters
     ----------
-    n_workers, n_classes
+    n_workers, n_classes : int
         The size of the crowd.
-    skill, spread
+    skill, spread : float, default 0.7, 0.01
         The mean and the standard deviation of the normal distribution of the workers' skills, the probability
         of being right; what falls outside [0, 1] is moved to the border.
-    seed
-        What the draws follow from.
+    seed : int, SeedSequence or Generator, default 0
+        Seed of the random draws.
 
     Returns
     -------
@@ -285,7 +285,7 @@ def neighbours(n_workers: int, n_classes: int, *, skill: float = 0.7, spread: fl
 
 
 def adversary(n_workers: int, n_classes: int, *, skill: float = 0.9, spread: float = 0.01, seed: Seed = 0) -> Floats:
-    """Adversaries: who know the classes, but call each by the name of another.
+    """Adversaries: workers who know the classes but permute their names.
 
     Each worker permutes the names at random, leaving none in place, and uses the permuted name with the
     probability ``skill``, any of the other names alike otherwise (Tanno et al. 2019, section 3.1, the fourth
@@ -293,13 +293,13 @@ def adversary(n_workers: int, n_classes: int, *, skill: float = 0.9, spread: flo
 
     Parameters
     ----------
-    n_workers, n_classes
+    n_workers, n_classes : int
         The size of the crowd.
-    skill, spread
+    skill, spread : float, default 0.9, 0.01
         The mean and the standard deviation of the normal distribution of the workers' skills, the probability
         of the permuted name; what falls outside [0, 1] is moved to the border.
-    seed
-        What the draws follow from.
+    seed : int, SeedSequence or Generator, default 0
+        Seed of the random draws.
 
     Returns
     -------
@@ -327,13 +327,13 @@ def spammers(n_workers: int, n_classes: int, *, concentration: float = 1.0, seed
 
     Parameters
     ----------
-    n_workers, n_classes
+    n_workers, n_classes : int
         The size of the crowd.
-    concentration
+    concentration : float, default 1.0
         The parameter of the symmetric Dirichlet distribution of tastes: far below 1 each worker has one
         favorite label, far above 1 all labels are alike.
-    seed
-        What the draws follow from.
+    seed : int, SeedSequence or Generator, default 0
+        Seed of the random draws.
 
     Returns
     -------
@@ -357,11 +357,11 @@ def naive(n_workers: int, n_classes: int, *, answer: int = 0, seed: Seed = 0) ->
 
     Parameters
     ----------
-    n_workers, n_classes
+    n_workers, n_classes : int
         The size of the crowd.
-    answer
+    answer : int, default 0
         The code of the label.
-    seed
+    seed : int, SeedSequence or Generator, default 0
         Unused: nothing is random here.
 
     Returns
@@ -390,11 +390,11 @@ def colluders(n_workers: int, n_classes: int, *, wrong: float = 0.9, seed: Seed 
 
     Parameters
     ----------
-    n_workers, n_classes
+    n_workers, n_classes : int
         The size of the crowd.
-    wrong
+    wrong : float, default 0.9
         The probability of a wrong answer.
-    seed
+    seed : int, SeedSequence or Generator, default 0
         Unused: nothing is random here.
 
     Returns
@@ -428,14 +428,14 @@ def kappa(
 
     Parameters
     ----------
-    n_workers, n_classes
+    n_workers, n_classes : int
         The size of the crowd.
     kappa
         The agreement of everyone, or the lowest and the highest of a uniform draw.
     prior : array-like of shape (n_classes,), optional
         The frequencies of the classes; uniform by default. :func:`manyhands.simulate` fills in its own.
-    seed
-        What the draws follow from.
+    seed : int, SeedSequence or Generator, default 0
+        Seed of the random draws.
 
     Returns
     -------

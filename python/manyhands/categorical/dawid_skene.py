@@ -40,10 +40,10 @@ class DawidSkene(Aggregator):
 
     Parameters
     ----------
-    model
+    model : str, default "full"
         A worker's confusion matrix: ``"full"``, free; ``"class"``, one accuracy per class with errors spread evenly;
         ``"one-coin"``, one accuracy.
-    assignment
+    assignment : str, default "soft"
         ``"soft"`` posteriors in the M-step (EM), ``"hard"`` ones (each task wholly to its best class: fewer, cruder
         iterations), or ``"hard-then-soft"``. Reported posteriors are soft in any case.
     init
@@ -53,27 +53,27 @@ class DawidSkene(Aggregator):
         ``"multispa"`` or ``"spectral"`` (the parameters that `MultiSPA` or `SpectralDS` finds from moments: no local
         optimum near a poor majority), an (n_tasks, n_classes) array of posteriors, a pair (prior, confusion) of
         parameters, or any aggregator: as it was fitted, or if it was not, fitted to the same votes first.
-    restarts
+    restarts : int, default 0
         Further runs from random starts (one of each task's labels, drawn at random); the best objective wins.
     pseudo_count
         Pseudo-counts added to each row of each confusion matrix (a Dirichlet prior). A pair ``(right, wrong)``:
         the first on the diagonal, the second spread over the errors. A number: spread evenly over the row. An
         (n_classes, n_classes) array: used as is. 0 for plain maximum likelihood.
-    class_pseudo_count
+    class_pseudo_count : float or array-like, default 0.0
         Pseudo-counts of the class prior, spread evenly over the classes, or an (n_classes,) array.
-    worker_prior
+    worker_prior : mapping or None, default None
         Pseudo-counts of particular workers, as a mapping from worker to an (n_classes, n_classes) array; they
         replace `pseudo_count` for those workers.
     gold
         Known classes of some tasks: a mapping from task to class, a pair of arrays, or a frame with columns task and
         label. They are fixed throughout.
-    accelerate
+    accelerate : bool, default False
         Extrapolate between passes (SQUAREM), which takes fewer passes to the same objective.
     max_iter, tol
         Stop after `max_iter` iterations, or when the objective changes by less than `tol` of itself.
-    seed
+    seed : int, default 0
         Seed of the restarts.
-    warm_start
+    warm_start : bool, default False
         Start from the parameters of the previous ``fit``; workers are matched by name.
 
     Notes

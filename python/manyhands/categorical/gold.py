@@ -41,11 +41,11 @@ def read_gold(
 
     Parameters
     ----------
-    path
+    path : path
         A CSV or Parquet file, or a stream of either, one row per task. A task may be named again with the same label.
-    votes
+    votes : Annotations
         The log.
-    task, label
+    task, label : str or None, default None
         Column names. Where one is not given, the file must have exactly one column with a well-known name:
         ``task``, ``task_id``, ``item``, …, and ``truth``, ``gold``, ``true_label``, ``gold_label``,
         ``ground_truth``, ``class``, or else ``label``, ``answer``, ….

@@ -162,7 +162,7 @@ class HierarchicalMACE(Hierarchical):
 
     Parameters
     ----------
-    strength
+    strength : float or None, default None
         Number of pseudo-counts by which the mean of a row counts; None to learn it, infinity for MACE itself.
     class_pseudo_count, gold, protected, max_iter, tol
         As in :class:`HierarchicalDawidSkene`.

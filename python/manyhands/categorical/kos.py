@@ -30,21 +30,21 @@ class MessageFit(ClassFit):
 
 
 class KOS(Aggregator):
-    """Messages between tasks and workers (Karger, Oh and Shah).
+    """Iterative message passing between tasks and workers (Karger, Oh and Shah).
 
     Message passing: a task sends to each of its workers the sum of the other workers' answers, a worker sends to each
     of its tasks how well it did on its other tasks, and so on. A task's scores are the sum of its labels, each counting
     its worker's last message. For crowds drawn at random this needs no more labels than an oracle that knows who is
     reliable, up to a constant factor.
 
-    With more than two classes, each is asked about against the rest and a worker is as reliable in one question as in
-    another: a label counts 1 for its class and ``-1 / (K - 1)`` for the others.
+    With more than two classes, each class is a binary question against the rest, and a worker is equally reliable in
+    all of them: a label counts 1 for its class and ``-1 / (K - 1)`` for the others.
 
     Parameters
     ----------
-    max_iter
+    max_iter : int, default 20
         Rounds of messages.
-    seed
+    seed : int, default 0
         Seed of the first messages, drawn from a normal distribution of mean 1 and variance 1. They depend on nothing
         else but the codes of task and worker.
 

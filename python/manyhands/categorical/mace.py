@@ -36,21 +36,21 @@ class MACE(Aggregator):
 
     Parameters
     ----------
-    method
+    method : str, default "vb"
         ``"vb"``: variational Bayes, with the priors below. ``"em"``: expectation–maximization, with `smoothing`.
     competence_prior
         Of ``"vb"``: pseudo-counts of tasks that each worker knew and spammed (a Beta prior).
-    strategy_prior
+    strategy_prior : float, default 10.0
         Of ``"vb"``: pseudo-counts with each label while spamming (a Dirichlet prior). Large numbers say that
         spammers answer evenly.
-    smoothing
+    smoothing : float, default 0.01
         Of ``"em"``: pseudo-counts added to each expected count in every M-step; 0 for plain maximum likelihood.
-    restarts
+    restarts : int, default 0
         Further runs from random starts; the best objective wins. The first run starts from workers who all know half of
         the time and spam evenly.
     max_iter, tol
         Stop after `max_iter` iterations, or when the objective changes by less than `tol` of itself.
-    seed
+    seed : int, default 0
         Seed of the restarts, each of which has numbers of its own.
 
     Attributes
@@ -214,9 +214,9 @@ class GLAD(Aggregator):
 
     Parameters
     ----------
-    class_prior
+    class_prior : array-like or None, default None
         Probabilities of the classes, (n_classes,); by default all alike.
-    ability_mean, ease_mean
+    ability_mean, ease_mean : float, default 1.0
         Prior means, and where the iteration starts.
     max_iter, tol
         Stop after `max_iter` iterations, or when the objective changes by less than `tol` of itself.

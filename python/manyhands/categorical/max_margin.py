@@ -38,11 +38,11 @@ class MaxMarginVote(Aggregator):
 
     Parameters
     ----------
-    cost
+    cost : float or None, default None
         What a loss of one costs. No weight exceeds `cost` times the labels of its worker; None for a cost with which
         that is `margin` for the average worker. Small costs let weights grow with the number of labels a worker gave,
         large ones hold fast to the majority's answers. Only the ratio of `cost` and `margin` matters for the answers.
-    margin
+    margin : float, default 1.0
         How far ahead an answer should be.
     max_iter, tol
         Stop after `max_iter` iterations, or when the objective changes by less than `tol` of itself and its dual is as
@@ -171,17 +171,17 @@ class CrowdSVM(Aggregator):
 
     Parameters
     ----------
-    cost
+    cost : float, default 0.25
         What a loss of one costs.
-    margin
+    margin : float, default 1.0
         How far ahead an answer should be.
-    variance
+    variance : float, default 1.0
         Variance of the weights' normal prior, with mean 0.
-    pseudo_count
+    pseudo_count : float, default 1.0
         Pseudo-counts in every cell of every confusion matrix (the Dirichlet prior).
-    draws, burn_in
+    draws, burn_in : int, default 40, 10
         Sweeps of the Gibbs sampler that are averaged, and those before them that are not.
-    seed
+    seed : int, default 0
         Seed of the sampler.
 
     Attributes

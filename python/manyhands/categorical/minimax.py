@@ -42,14 +42,14 @@ class MinimaxEntropy(Aggregator):
 
     Parameters
     ----------
-    ordinal
+    ordinal : bool, default False
         Whether classes are ordered, as in the votes' ``classes``. Matrices are then sums over the places between two
         neighboring classes of four numbers each (truth and label below the place or not), so that near classes are
         confused sooner than far ones: 4 · (classes - 1) numbers instead of classes².
-    worker_penalty
+    worker_penalty : float or None, default None
         What half a square of ``sigma_`` costs (where classes are ordered: of the numbers it is a sum of); None for
         ``0.25 · n_classes²``.
-    task_penalty
+    task_penalty : float or None, default None
         The same for ``tau_``; None for `worker_penalty` times labels a worker over labels a task, so that a number of a
         task, which has fewer labels to learn from, is held back more. Both are as in the demonstration that the authors
         publish with their code, where cross-validation may also choose another factor than 0.25, up to 4.

@@ -63,20 +63,20 @@ class OnlineDawidSkene(Aggregator):
 
     Parameters
     ----------
-    kappa
+    kappa : float, default 0.9
         How fast the past fades, above 0.5 (fast) and at most 1 (never: all answers of a worker count alike).
-    forget
+    forget : float, default 0.0
         Least share by which an answer moves its worker's average: with 0.01, what a worker did more than a few hundred
         answers ago hardly counts. For workers who change. 0 for none.
-    rounds
+    rounds : int, default 30
         How often a batch is looked at: as often as EM would go through a log to settle.
     pseudo_count
         Pseudo-counts in each row of each confusion matrix, as in :class:`DawidSkene`, but no array.
-    class_pseudo_count
+    class_pseudo_count : float, default 1.0
         Pseudo-counts of the class prior, spread evenly over the classes.
-    recent
+    recent : int, default 0
         How many of the latest tasks to remember, at 8 bytes per class and their names; 0 for none.
-    batch_size
+    batch_size : int, default 5000
         Tasks in a batch of ``fit``.
 
     Notes

@@ -85,7 +85,7 @@ class Agreement:
         ----------
         worth
             Measures by the confusion matrices of the fit, with errors that hold for independent workers.
-        dependent
+        dependent : float
             How far errors are taken to coincide, from 0 to 1.
         """
         n_known = 0.0 if self.known is None else float(self.known.seen.max(initial=0.0))

@@ -57,7 +57,7 @@ class CategoricalSimulation(Simulation):
     groups : ndarray of shape (n_workers,)
         The number of the group each worker colludes with, -1 for none.
     seed : int
-        What all draws followed from.
+        Seed of the random draws.
     """
 
     log: Annotations
@@ -114,9 +114,9 @@ def simulate(
 
     Parameters
     ----------
-    n_tasks, n_workers, n_classes
+    n_tasks, n_workers, n_classes : int or None, default None
         Sizes of the log, by default 200, 20 and 3, or those of `truth` and `confusion`.
-    crowd
+    crowd : str or mapping, default "class-conditional"
         The kind of crowd, one of :data:`manyhands.categorical.crowds.CROWDS`: ``"one-coin"``, ``"class-conditional"``,
         ``"flippers"``, ``"hammer-spammer"``, ``"confusers"``, ``"neighbours"``, ``"adversary"``,
         ``"spammers"``, ``"naive"``, ``"colluders"``, ``"kappa"``; or a mapping of kinds to their shares of
@@ -126,13 +126,13 @@ def simulate(
     labels_per_task
         How many distinct workers label each task: a number, or the ends of a range from which it is drawn
         uniformly for each task. By default 5, or all workers if there are fewer.
-    density
+    density : float, array-like or None, default None
         In place of ``labels_per_task``, the probability that a worker labels a task, of every pair of them
         independently; or one probability per worker.
     pairs
         In place of ``labels_per_task``, exactly who labels what: the tasks and the workers of the
         annotations, as numbers from 0. A pair named twice is labeled twice.
-    activity
+    activity : float, array-like or None, default None
         How the work is shared out, with ``labels_per_task``: weights of the workers, or the exponent of a
         power law (1 is Zipf's: the busiest worker has twice the weight of the second, three times that of the
         third), in which workers are ranked at random. Evenly by default.
@@ -143,15 +143,15 @@ def simulate(
     groups : array-like of shape (n_workers,), optional
         Colluding groups: the same number for the workers of a group, -1 for none. By default all
         workers of the crowd ``"colluders"`` are one group.
-    copying
+    copying : float, default 1.0
         The probability that a member of a group gives the group's answer, which is drawn once a task from the
         confusion matrix of the group's first worker, and not one's own.
-    ids
+    ids : {"int", "str"}, default "int"
         ``"int"`` names tasks, workers and classes by their numbers, ``"str"`` by ``t…``, ``w…`` and ``c…``.
         Classes that ``truth`` names keep their names.
-    seed
-        What all draws follow from, from 0 to 2⁶⁴ - 1.
-    out_of_core
+    seed : int, default 0
+        Seed of the random draws, from 0 to 2⁶⁴ - 1.
+    out_of_core : str, path or None, default None
         A directory, new or empty, for a log that does not fit in memory: it is drawn shard by shard, and ``log``
         stays on disk. With ``labels_per_task`` or ``density`` and numbers as ids; the draws are others than without.
         ``truth`` then takes 2 bytes per task.

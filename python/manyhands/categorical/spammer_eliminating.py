@@ -42,7 +42,7 @@ class SpammerEliminatingDawidSkene(Aggregator):
     pseudo_count
         Parameters of the Dirichlet prior of a row, as in :class:`BayesianDawidSkene`, all positive. A spammer's label
         shares have their mean over the classes as a prior.
-    class_pseudo_count
+    class_pseudo_count : float or array-like, default 1.0
         Pseudo-counts of the class prior, spread evenly over the classes, or an (n_classes,) array.
     max_iter, tol
         Stop after `max_iter` iterations, or when no probability of a confusion matrix moves by more than `tol`.

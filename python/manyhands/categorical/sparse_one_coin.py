@@ -47,13 +47,13 @@ class SparseOneCoin(Aggregator):
 
     Parameters
     ----------
-    init
+    init : str, default "majority"
         Where to start: ``"majority"`` (the majority class, divided among classes that tie) or ``"shares"`` (vote
         shares).
     pseudo_count
         Pseudo-counts of each worker, as a pair ``(right, wrong)``: a Beta prior. `DawidSkene`, which takes them
         for each of K rows, means the same by ``(right / K, wrong / K)``.
-    class_pseudo_count
+    class_pseudo_count : float, default 0.0
         Pseudo-counts of the class prior, spread evenly over the classes.
     max_iter, tol
         Stop after `max_iter` iterations, or when the objective changes by less than `tol` of itself.

@@ -75,22 +75,22 @@ def experts(
 
     Parameters
     ----------
-    truth
+    truth : array-like
         The class number of each sample. All workers label every sample.
-    n_classes
+    n_classes : int
         How many classes there are.
-    expertise
+    expertise : {"high", "low"}, default "high"
         ``"high"``: five seniors who are sure of most classes but mix up neighboring ones (0 and 1, 2 and 3, …) in ways
         of their own. ``"low"``: ten seniors who are right a tenth more often than by chance.
-    mistakes
+    mistakes : {"independent", "naive", "correlated"}, default "independent"
         ``"independent"``: seniors only; ``"naive"``: with juniors who always say class 0, five or fifteen;
         ``"correlated"``: with juniors who copy a senior, five or two.
-    source
+    source : {"dogs-vs-cats", "luna16"} or None, default None
         Of two classes, the data set whose seniors the paper describes: ``"dogs-vs-cats"``, class 0 being dogs, where
         those of low expertise are right 55 times in a hundred, or ``"luna16"``, class 0 being benign, where they are 60
         times. None for the first with high expertise and the second with low.
-    seed
-        What all draws follow from.
+    seed : int, default 0
+        Seed of the random draws.
 
     Examples
     --------

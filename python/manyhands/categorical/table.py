@@ -127,25 +127,25 @@ class Annotations(Answers):
             Column names. Where one is not given, the frame must have exactly one column with a well-known
             name (``task``, ``task_id``, ``item``, … ``worker``, ``annotator``, … ``label``, ``answer``, …). Several
             columns in a list are one id together: ``worker=["judge", "prompt"]``.
-        weight
+        weight : str or None, default None
             Column of weights: an annotation of weight 2 counts as two. None for equal weights. Probabilities in long
             form, a row for each label that a worker holds possible, are weights. The largest is 1e15; one below
             1e-30 counts as 0.
-        confidence
+        confidence : str or None, default None
             Column of how sure workers are of their labels, above 0 and at most 1. With K classes, a label of confidence
             c counts as (c K - 1) / (K - 1) of an annotation: wholly if it is certain, not at all if it is a guess.
-        repeats
+        repeats : str, default "keep"
             What to do with a worker's further answers to the same task: ``"keep"`` them all, only the
             ``"first"`` or ``"last"`` row, or ``"error"``.
-        missing
+        missing : str, default "drop"
             ``"drop"`` rows without a label, with a warning, or ``"error"``.
-        classes
+        classes : sequence or None, default None
             All classes, in the order their codes must have. By default the labels that occur, sorted.
         abstain
             Label, or labels, that are never true, such as "don't know". They are not among the `classes`.
-        ordered
+        ordered : bool, default False
             Whether the classes have an order: that of `classes`, which must be given unless they are numbers.
-        fold_labels
+        fold_labels : bool, default False
             Whether labels that differ by case or blanks only are one class, spelled as most answers are, or as in
             `classes`. By default each is a class of its own, with a warning.
 
@@ -238,7 +238,7 @@ class Annotations(Answers):
 
         Parameters
         ----------
-        batches
+        batches : sequence
             An iterator of anything that :meth:`from_frame` takes, such as the record batches of an Arrow dataset.
         out_of_core, memory
             A directory, new or empty, and what encoding may take, as for :func:`manyhands.read`.
@@ -291,14 +291,14 @@ class Annotations(Answers):
         ----------
         frame
             Anything that :meth:`from_frame` takes.
-        classes
+        classes : sequence of str
             The columns of probabilities, which are the classes in the order of their codes. Each row sums to one,
             but for rounding.
-        task, worker
+        task, worker : str or None, default None
             Column names, as in :meth:`from_frame`.
         abstain
             Those of the columns that are never true.
-        ordered
+        ordered : bool, default False
             Whether the classes have an order, that of `classes`.
 
         Examples
@@ -343,7 +343,7 @@ class Annotations(Answers):
         ----------
         matrix
             An array, masked or not, a list of rows, a pandas, polars, pyarrow or duckdb frame, or a mapping of columns.
-        task
+        task : str or None, default None
             The column of a frame that names the tasks.
         missing
             What stands for no label.

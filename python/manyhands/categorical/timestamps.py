@@ -44,9 +44,9 @@ def as_numbers(values: Any, what: str, dates: Dates | None = None) -> Array:
     ----------
     values
         The values.
-    what
+    what : str
         What messages call them.
-    dates
+    dates : str or None, default None
         Whether days or months come first in dates such as 10.11.2025; by default that must follow from the dates.
     """
     import pyarrow as pa

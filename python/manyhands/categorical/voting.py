@@ -99,17 +99,17 @@ class WeightedVoteFit(ClassFit):
 
 
 class MajorityVote(_Voting):
-    """Majority vote: the class most workers named.
+    """Majority vote: the class with the most votes.
 
     Every annotation has one vote (or its weight). The posterior is the vote shares, and :attr:`tied_` shows which tasks
     had no single winner.
 
     Parameters
     ----------
-    ties
+    ties : str, default "lowest"
         Which class wins a tie: the one with the ``"lowest"`` code (the first in sorted order, whatever the order of
         rows), one of the tied at ``"random"``, or none (``"abstain"``: the label is None).
-    seed
+    seed : int, default 0
         Seed of random ties.
 
     Notes
@@ -180,17 +180,17 @@ class WeightedVote(_Voting):
 
     Parameters
     ----------
-    weights
+    weights : str or mapping, default "agreement"
         ``"agreement"``: each worker's share of labels that agree with the majority vote (known as Wawa).
         ``"zero-based"``: start from equal skills; vote, and move each worker's skill towards their agreement with the
         outcome, again and again with shrinking steps (zero-based skill). Or a mapping from every worker to a weight.
-    n_iter
+    n_iter : int, default 100
         Rounds of ``"zero-based"``.
     learning_rate, rate_decay, decay_every
         Its step size, the factor by which that shrinks, and the number of rounds between two such steps.
-    initial_skill
+    initial_skill : float, default 0.5
         Its first skill of every worker.
-    tol
+    tol : float, default 0.0
         It stops when no skill moves by more than this.
 
     Notes

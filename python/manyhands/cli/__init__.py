@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Parameters
     ----------
-    argv
+    argv : sequence of str or None, default None
         The arguments, without the program's name; by default those of the process.
     """
     show_traceback = False

@@ -37,7 +37,7 @@ def add(commands: Commands) -> None:
         commands,
         "agreement",
         run,
-        about="Measure how far the labels of a log agree beyond chance: Krippendorff, Fleiss, Gwet, Cohen, Scott; "
+        about="Measure agreement beyond chance: Krippendorff, Fleiss, Gwet, Cohen, Scott; "
         "for numbers, intraclass correlation and Pearson; for spans, F1 of pairs of annotators.",
         examples="""
             log.csv
@@ -52,21 +52,21 @@ def add(commands: Commands) -> None:
         "--level",
         choices=LEVELS,
         default=LEVELS[0],
-        help="how labels differ (default: nominal); of ordered labels, the kappas count squared distances of ranks",
+        help="scale of the labels (default: nominal); for ordered labels, the kappas use squared distances of ranks",
     )
     group.add_argument(
         "--resamples",
         type=natural,
         default=0,
         metavar="N",
-        help="for intervals: leave out this many groups of tasks in turn, a hundred or so",
+        help="number of groups of tasks to leave out in turn for the intervals, such as 100",
     )
     group.add_argument("--confidence", type=_share, default=0.95, metavar="X", help="level of the intervals (0.95)")
-    group.add_argument("--seed", type=natural, default=0, metavar="N", help="which tasks form a group")
+    group.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of the random groups of tasks")
     out = parser.add_argument_group("output", "CSV or Parquet, by the ending of the name ('-': CSV on stdout)")
     out.add_argument("-o", "--output", metavar="FILE", help="the measures, with their intervals")
-    out.add_argument("--by-class", metavar="FILE", help="how far workers agree on each class, and what it is taken for")
-    out.add_argument("--by-task", metavar="FILE", help="how far workers agree on each task")
+    out.add_argument("--by-class", metavar="FILE", help="agreement on each class, and the classes it is confused with")
+    out.add_argument("--by-task", metavar="FILE", help="agreement on each task")
 
 
 def _share(text: str) -> float:

@@ -20,7 +20,7 @@ def add(commands: Commands) -> None:
         commands,
         "bench",
         run,
-        about="Simulate a log in memory and time what is done with it; the best of several runs counts.",
+        about="Simulate a log in memory and time each step of its aggregation; the best of several runs counts.",
         examples="""
             --annotations 1e7 --classes 10 --workers 1e4
             --threads 1 --json

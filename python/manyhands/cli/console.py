@@ -252,9 +252,9 @@ class Growing:
 
     Parameters
     ----------
-    columns
+    columns : sequence of str
         The headings.
-    likes
+    likes : sequence of sequences
         For each column what the widest of its cells may look like: rows that are not there yet must fit below it.
     """
 

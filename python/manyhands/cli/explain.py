@@ -19,7 +19,7 @@ def add(commands: Commands) -> None:
         commands,
         "explain",
         run,
-        about="Say why a task got its answer: every answer with its worker's skill; for classes, the evidence.",
+        about="Explain why a task got its answer: every answer with its worker's skill; for classes, the evidence.",
         examples="""
             log.csv --id q17
             log.parquet --id q17 --method dawid-skene --json

@@ -47,7 +47,7 @@ def add(commands: Commands) -> None:
         help="CSV or Parquet file with a column of tasks (of workers with --about worker) and one of their groups",
     )
     group.add_argument(
-        "--about", choices=("task", "worker"), default="task", help="whose attribute it is (default: task)"
+        "--about", choices=("task", "worker"), default="task", help="what the attribute describes (default: task)"
     )
     group.add_argument(
         "--positive", action="append", metavar="CLASS", help="the class that matters (default: the second of two)"
@@ -69,7 +69,7 @@ def add(commands: Commands) -> None:
     add_truth(parser)
     out = parser.add_argument_group("output", "CSV or Parquet, by the ending of the name")
     out.add_argument("-o", "--output", metavar="FILE", help="gaps of the aggregate and of every worker")
-    out.add_argument("--answers", metavar="FILE", help="with --gap: the answers that keep it")
+    out.add_argument("--answers", metavar="FILE", help="with --gap: answers whose gap is within the bound")
 
 
 def run(args: Namespace) -> None:

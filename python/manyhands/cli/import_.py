@@ -32,7 +32,7 @@ def add(commands: Commands) -> None:
     add_files(parser)
     out = parser.add_argument_group("output", "CSV or Parquet, by the ending of the name")
     out.add_argument("-o", "--output", metavar="FILE", help="all answers to the question (default: CSV on stdout)")
-    out.add_argument("--gold", metavar="FILE", help="what the export knows of the truth: task and answer")
+    out.add_argument("--gold", metavar="FILE", help="the known answers in the export: task and answer")
 
 
 def run(args: Namespace) -> None:

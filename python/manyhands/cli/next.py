@@ -50,7 +50,7 @@ def add(commands: Commands) -> None:
     )
     choice.add_argument(
         "--ask",
-        metavar="WHOM",
+        metavar="WORKERS",
         help="'all' workers of the log, or a CSV or Parquet file with the columns worker, capacity, cost (the last two "
         "may be left out); by default tasks only, for any worker",
     )

@@ -231,9 +231,9 @@ def check_printed(args: argparse.Namespace, what: str, *, printed: bool = False)
     ----------
     args
         The arguments, ``-o`` among them.
-    what
+    what : str
         What the rows are.
-    printed
+    printed : bool, default False
         Whether they go to stdout where no file is named, also with JSON.
     """
     if args.json and args.output in ((None, STDOUT) if printed else (STDOUT,)):
@@ -497,9 +497,9 @@ def check_outputs(tables: Iterable[str | None], *, others: Iterable[str | None] 
 
     Parameters
     ----------
-    tables
+    tables : sequence of str or None
         Files whose format is that of their extension; None for none, "-" for stdout.
-    others
+    others : sequence of str or None, default ()
         Files whose ending does not matter.
     """
     from manyhands._base.atomic import check_output, same_file

@@ -52,7 +52,7 @@ def add(commands: Commands) -> None:
     )
     promise.add_argument(
         "--ask",
-        metavar="WHOM",
+        metavar="WORKERS",
         help="who can answer the rest: 'all' workers of the log, or a CSV or Parquet file with the columns worker, "
         "capacity, cost, accuracy (the last three may be left out)",
     )

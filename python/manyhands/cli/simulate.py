@@ -66,7 +66,7 @@ def add(commands: Commands) -> None:
         "--activity",
         type=amount,
         metavar="X",
-        help="exponent of a power law by which the work is shared out (default: evenly)",
+        help="exponent of a power law of the answers per worker (default: all equal)",
     )
     crowd = parser.add_argument_group("the crowd")
     crowd.add_argument(
@@ -91,12 +91,12 @@ def add(commands: Commands) -> None:
         metavar="P",
         help="how often colluders give their common answer (default: 1)",
     )
-    crowd.add_argument("--ids", choices=("int", "str"), help="what names look like (default: int)")
-    crowd.add_argument("--seed", type=natural, default=0, metavar="N", help="what all draws follow from (default: 0)")
+    crowd.add_argument("--ids", choices=("int", "str"), help="type of the ids (default: int)")
+    crowd.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of all random draws (default: 0)")
     out = parser.add_argument_group("output", "CSV or Parquet, by the ending of the name")
     out.add_argument("-o", "--output", metavar="FILE", help="the log: task, worker, label (default: CSV on stdout)")
     out.add_argument(
-        "--truth", metavar="FILE", help="what is true, in the columns that --evaluate reads: task, label, …"
+        "--truth", metavar="FILE", help="the correct answers, in the columns that --evaluate reads: task, label, …"
     )
     out.add_argument("--confusion", metavar="FILE", help="how workers err: worker, class, label, probability")
 

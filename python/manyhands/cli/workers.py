@@ -32,7 +32,7 @@ def add(commands: Commands) -> None:
         commands,
         "workers",
         run,
-        about="Show how many labels each worker gave and how good they are, by a fit to the log.",
+        about="Report the number of labels and the estimated skill of each worker.",
         examples="""
             log.parquet --worst 10
             log.csv --sort information -o workers.csv

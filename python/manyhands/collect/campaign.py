@@ -40,34 +40,34 @@ class Campaign(persist.Saved):
 
     Parameters
     ----------
-    tasks
+    tasks : sequence
         Names of the tasks.
-    classes
+    classes : sequence
         Names of the classes that may be answered.
     workers : list or frame, optional
         Workers to ask, as for :func:`next_labels`: names, or a frame with capacities. By default tasks go to any worker
         who comes, and workers become known by their first answer.
-    strategy
+    strategy : str, default "entropy"
         What tasks are chosen by, as for :func:`next_labels`.
     explore, epsilon
         How workers who are little known get a chance, as for :func:`next_labels`.
-    update
+    update : str, default "batch"
         ``"batch"`` fits `model` to all answers whenever there are 15 % more of them; between fits only posteriors of
         answered tasks move. ``"online"`` is stepwise EM after every answer: the estimates of its worker move by a step
         of t to the power of -`kappa`, where t is one plus the number of answers of this worker, not of all workers.
-    model
+    model : Aggregator or None, default None
         The aggregator to fit; None for the default. ``DawidSkene(warm_start=True)`` goes on from its last fit.
-    kappa
+    kappa : float, default 0.6
         How fast the past fades in stepwise EM, above 0.5 and at most 1.
-    error
+    error : float or None, default None
         Stop a task at this probability of error, as :func:`stopping` does; None to go on.
-    labels_per_task
+    labels_per_task : int or None, default None
         Largest number of labels per task; None for no limit.
-    budget
+    budget : int or None, default None
         Labels to buy in all; None for no limit.
     votes
         Answers that are there already.
-    seed
+    seed : int, default 0
         Of all that is drawn: the same seed and the same answers make the same choices.
 
     Notes

@@ -109,10 +109,10 @@ def explored_confusion(explore: str, confusion: Array, strength: Array, rng: np.
 
     Parameters
     ----------
-    explore
+    explore : str
         One of `EXPLORE`. ``"thompson"`` draws each row from the Dirichlet distribution of which it is the mean;
         ``"upper"`` moves the probability of a right answer up by 1.645 standard errors, and scales errors down.
-    confusion, strength
+    confusion, strength : ndarray
         As in `Beliefs`; any further axes come first.
     rng
         Where draws come from.

@@ -174,9 +174,9 @@ def promise(
         Known answers of a random sample of the tasks, which the model was not fitted with: a mapping, a pair
         ``(tasks, answers)``, or a frame. For kinds other than classes, values that are all True or False say whether
         the model's answer is right.
-    error
+    error : float, default 0.05
         The error rate to promise, such as 0.05.
-    confidence
+    confidence : float, default 0.9
         The probability, over the draw of the known answers, with which the promise is kept.
     match
         What counts as right where answers are not compared for equality: for numbers the largest distance; for other
@@ -185,7 +185,7 @@ def promise(
         Who can answer the rest, people, experts, judges and models alike: names of workers, ``"all"`` the model's, or a
         frame with a column ``worker`` and, where there are any, ``capacity`` (answers that each can give), ``cost``
         (of one) and ``accuracy`` (needed for those the model does not know).
-    budget
+    budget : float or None, default None
         The most that the plan may cost; needs a column ``cost``.
 
     Returns
@@ -308,7 +308,7 @@ class Chain:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What passed: the kept tasks, and bounds of their error rate."""
+    """The kept tasks, and bounds of their error rate."""
 
     keep: Marks
     bound: float

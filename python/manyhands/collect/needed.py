@@ -99,15 +99,15 @@ def labels_needed(
     ----------
     model
         A fitted aggregator of classes, whose answers are to reach the accuracy.
-    accuracy
+    accuracy : float, default 0.95
         The share of right answers to reach.
     tasks
         Those that it is about, also ones without any answer; None for all of the model.
     votes
         The annotations, for a model that was loaded from a file.
-    draws
+    draws : int, default 40
         How often to simulate; with fewer than 19 the interval holds less than 90 %.
-    seed
+    seed : int, default 0
         Of the draws.
 
     Notes

@@ -27,7 +27,7 @@ POLICIES = ("random", "fewest", *STRATEGIES)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Replay:
-    """Accuracy against labels bought by a policy; to be had from :func:`replay`."""
+    """Accuracy by number of labels bought under a policy; result of :func:`replay`."""
 
     policy: str
     #: Labels bought at each point of the curve, (n_points,).
@@ -88,20 +88,20 @@ def replay(
         The log.
     gold
         Known classes of some or all tasks, in any form that :func:`manyhands.metrics.match_gold` takes.
-    policy
+    policy : str, default "entropy"
         ``"random"`` buys any answer; ``"fewest"`` one of a task that has the fewest, so that all get one, then two;
         ``"entropy"``, ``"margin"``, ``"error"`` or ``"information"`` choose tasks as :func:`next_labels` does, and
         workers by `explore`.
-    budget
+    budget : int or None, default None
         Labels to buy; None for all there are. Above that, with a warning, all there are.
-    seed
+    seed : int or sequence of int, default 0
         Of the draws; several for as many runs.
     explore, epsilon, update, model
         As for :class:`Campaign`.
-    simulated
+    simulated : bool, default False
         Whether every worker can answer every task: missing answers are drawn from the worker's confusion matrix, which
         the default aggregator estimates from the whole log. For logs that are too sparse to choose from.
-    points
+    points : int, default 25
         Points of the curve.
 
     Notes

@@ -150,11 +150,11 @@ class DawidSkene(_DawidSkene):
 
         Parameters
         ----------
-        data
+        data : frame
             The log, with columns ``task``, ``worker`` and ``label``.
-        true_labels
+        true_labels : Series or None, default None
             Known classes, by task, kept throughout. Tasks that are not in the log are of no consequence.
-        initial_error
+        initial_error : frame or None, default None
             Counts or probabilities of past answers, indexed by ``worker`` and ``label``, a column for each
             true class. `initial_error_strategy` selects how; they are only a start.
         """

@@ -50,15 +50,15 @@ class _Segmentation(Twin):
 
 @dataclass(repr=False, eq=False)
 class SegmentationMajorityVote(_Segmentation):
-    """Pixels that at least half of the workers marked, each counting as much as the skill that is given for them.
+    """Majority vote on pixels: at least half of the workers marked them, optionally weighted by given skills.
 
     :class:`manyhands.masks.MaskVote` marks those of more than half.
 
     Parameters
     ----------
-    default_skill
+    default_skill : float or None, default None
         The skill of workers without a given skill, with ``on_missing_skill="value"``.
-    on_missing_skill
+    on_missing_skill : str, default "error"
         What to do with them: ``"error"``, ``"ignore"`` their masks, or ``"value"``.
 
     Attributes
@@ -105,7 +105,7 @@ class SegmentationMajorityVote(_Segmentation):
 
 @dataclass(repr=False, eq=False)
 class SegmentationRASA(_Segmentation):
-    """Pixels by workers who count as far as their mask overlaps with the answer, image by image.
+    """RASA on pixels: workers are weighted by the overlap of their mask with the answer, image by image.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ class SegmentationRASA(_Segmentation):
 
 @dataclass(repr=False, eq=False)
 class SegmentationEM(_Segmentation):
-    """Pixels by workers whose accuracy is learned over all images.
+    """EM on pixels: each worker has an accuracy, estimated over all images.
 
     Parameters
     ----------

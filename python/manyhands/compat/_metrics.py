@@ -21,9 +21,9 @@ def alpha_krippendorff(answers: Frame, distance: Callable[[Hashable, Hashable], 
 
     Parameters
     ----------
-    answers
+    answers : frame
         The log, with columns ``task``, ``worker`` and ``label``.
-    distance
+    distance : callable or None, default None
         How much two labels differ, from 0 to 1; by default 0 for equal labels and 1 for others.
 
     Returns
@@ -78,13 +78,13 @@ def consistency(
 
     Parameters
     ----------
-    answers
+    answers : frame
         The log, with columns ``task``, ``worker`` and ``label``.
-    workers_skills
+    workers_skills : Series or None, default None
         Probability of a right answer, by worker; by default the ``skills_`` of the aggregator.
     aggregator
         What makes the labels: anything with ``fit_predict``, by default :class:`MajorityVote`.
-    by_task
+    by_task : bool, default False
         Whether to return a number for each task rather than their mean.
 
     Returns
@@ -129,16 +129,16 @@ def uncertainty(
 
     Parameters
     ----------
-    answers
+    answers : frame
         The log, with columns ``task``, ``worker`` and ``label``.
-    workers_skills
+    workers_skills : Series or None, default None
         Probability of a right answer, by worker: the rest of each answer is spread over the other labels. By default
         the ``skills_`` of the aggregator, and without one all workers are right.
     aggregator
         What learns skills: anything with ``fit``.
-    compute_by
+    compute_by : {"task", "worker"}, default "task"
         ``"task"`` or ``"worker"``.
-    aggregate
+    aggregate : bool, default True
         Whether to return the mean rather than a number for each task or worker.
 
     Returns

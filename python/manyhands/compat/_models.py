@@ -25,21 +25,21 @@ class MACE(LabelTwin):
 
     Parameters
     ----------
-    n_restarts
+    n_restarts : int, default 10
         Runs: the first from the majority vote, others from random starts; the best objective wins.
-    n_iter
+    n_iter : int, default 50
         Iterations of each run.
-    method
+    method : {"vb", "em"}, default "vb"
         ``"vb"``, variational Bayes, or ``"em"``.
-    smoothing
+    smoothing : float, default 0.1
         Of ``"em"``: what is added to each expected count.
-    default_noise
+    default_noise : float, default 0.5
         Has no effect.
-    alpha, beta
+    alpha, beta : float, default 0.5
         Of ``"vb"``: prior counts of spamming and of knowing.
-    random_state
+    random_state : int, default 0
         Seed of the starts.
-    verbose
+    verbose : int, default 0
         Has no effect.
 
     Attributes
@@ -100,15 +100,15 @@ class GLAD(LabelTwin):
 
     Parameters
     ----------
-    n_iter
+    n_iter : int, default 100
         Most iterations.
-    tol
+    tol : float, default 1e-05
         Stop when the objective changes by less than this share of itself; 0 for all iterations.
-    silent
+    silent : bool, default True
         Has no effect.
-    labels_priors
+    labels_priors : Series or None, default None
         Class prior, by label; even by default.
-    alphas_priors_mean, betas_priors_mean
+    alphas_priors_mean, betas_priors_mean : Series or None, default None
         Prior means, by worker and by task; 1 by default.
     m_step_max_iter, m_step_tol
         Have no effect: every iteration makes one step, of a length that suits each worker and task.
@@ -180,11 +180,11 @@ class MMSR(SkillTwin):
 
     Parameters
     ----------
-    n_iter
+    n_iter : int, default 10000
         Most iterations.
-    tol
+    tol : float, default 1e-10
         Stop when no skill moves by more than this.
-    random_state
+    random_state : int or None, default 0
         Has no effect: the start is not random.
 
     Attributes
@@ -241,13 +241,13 @@ class MMSR(SkillTwin):
 
 @dataclass(repr=False, eq=False)
 class KOS(Twin):
-    """Messages between tasks and workers (Karger, Oh and Shah), for any number of labels.
+    """Iterative message passing between tasks and workers (Karger, Oh and Shah), for any number of labels.
 
     Parameters
     ----------
-    n_iter
+    n_iter : int, default 100
         Rounds of messages.
-    random_state
+    random_state : int, default 0
         Seed of the first messages.
 
     Attributes

@@ -30,7 +30,7 @@ class _Scores(Twin):
 
 @dataclass(repr=False, eq=False)
 class BradleyTerry(_Scores):
-    """Scores that sum to one, by which an item beats another with probability p_i / (p_i + p_j).
+    """Bradley–Terry: scores that sum to one; an item beats another with probability p_i / (p_i + p_j).
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class BradleyTerry(_Scores):
 
 @dataclass(repr=False, eq=False)
 class NoisyBradleyTerry(_Scores):
-    """Bradley–Terry with workers who look with probability ``skills_``, and else say "left" by ``biases_``.
+    """Bradley–Terry with workers who compare with probability ``skills_``, and otherwise answer by ``biases_``.
 
     By EM, which maximizes the likelihood that crowd-kit's gradient is meant to maximize.
 
@@ -65,9 +65,9 @@ class NoisyBradleyTerry(_Scores):
     ----------
     n_iter, tol
         Most iterations, and the change of the log-likelihood of a comparison at which to stop.
-    regularization_ratio
+    regularization_ratio : float, default 1e-05
         Precision of the prior of scores.
-    random_state
+    random_state : int, default 0
         Not used: nothing is drawn.
     """
 

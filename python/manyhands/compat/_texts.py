@@ -92,7 +92,7 @@ class ClosestToAverage(_Closest):
 
     Parameters
     ----------
-    distance
+    distance : callable
         A function of two embeddings.
 
     Attributes
@@ -126,13 +126,13 @@ class ClosestToAverage(_Closest):
 
 @dataclass(repr=False, eq=False)
 class RASA(_Closest):
-    """Workers are as reliable as their embeddings are near the mean of their tasks (Li & Fukumoto 2019).
+    """RASA: workers are weighted by how close their embeddings are to the means of their tasks (Li & Fukumoto 2019).
 
     Parameters
     ----------
     n_iter, tol
         Most passes, and the relative change of means below which they end.
-    alpha
+    alpha : float, default 0.05
         Level of the quantiles of chi-squared that workers with many answers gain by.
 
     Attributes
@@ -213,17 +213,17 @@ def gleu_similarity(text: str, other: str) -> float:
 
 @dataclass(repr=False, eq=False)
 class HRRASA(RASA):
-    """RASA with a reliability of each answer besides: how like it is to the others of its task (Li 2020).
+    """HRRASA: RASA with a weight per answer, its similarity to the other answers of its task (Li 2020).
 
     Parameters
     ----------
     n_iter, tol, alpha
         As for :class:`RASA`.
-    lambda_emb, lambda_out
+    lambda_emb, lambda_out : float, default 0.5
         Weights of the likeness of embeddings and of outputs.
-    calculate_ranks
+    calculate_ranks : bool, default False
         Whether ``ranks_`` are computed.
-    output_similarity
+    output_similarity : callable, default gleu_similarity
         A function of two outputs; by default GLEU of their words.
 
     Attributes
@@ -328,7 +328,7 @@ class TextRASA(_OfTexts):
 
     Parameters
     ----------
-    encoder
+    encoder : callable
         A function from a text to its embedding.
     n_iter, tol, alpha
         As for :class:`RASA`.
@@ -372,13 +372,13 @@ class TextHRRASA(TextRASA):
 
 @dataclass(repr=False, eq=False)
 class ROVER(Twin):
-    """Words side by side, the most probable one at each place (Fiscus 1997).
+    """ROVER: aligns words and takes the most probable one at each position (Fiscus 1997).
 
     Parameters
     ----------
-    tokenizer, detokenizer
+    tokenizer, detokenizer : callable
         Functions from a text to its words, and back.
-    silent
+    silent : bool, default True
         Has no effect.
 
     Attributes

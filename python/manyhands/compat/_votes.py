@@ -32,9 +32,9 @@ class MajorityVote(LabelTwin):
 
     Parameters
     ----------
-    default_skill
+    default_skill : float or None, default None
         Skill of workers whose skill is not given; only with ``on_missing_skill="value"``.
-    on_missing_skill
+    on_missing_skill : {"error", "ignore", "value"}, default "error"
         What to do where skills are given, but not for all workers: ``"error"``, ``"ignore"`` their labels (an
         error if that leaves a task without any), or use the default ``"value"``.
 
@@ -176,11 +176,11 @@ class ZeroBasedSkill(SkillTwin):
 
     Parameters
     ----------
-    n_iter
+    n_iter : int, default 100
         Rounds.
     lr_init, lr_steps_to_reduce, lr_reduce_factor
         How far towards the agreement a skill moves, and after how many rounds this is multiplied by the factor.
-    eps
+    eps : float, default 1e-05
         Skills start from 1 / (number of classes) and this much more.
 
     Attributes

@@ -33,12 +33,12 @@ def fuse(model: str | None = None, judges: list[str] | None = None, min_confiden
 
     Parameters
     ----------
-    model
+    model : str or None, default None
         Path of a model that was fitted to earlier verdicts of the same judges and saved, such as
         ``mh.aggregate("calibration.eval", gold=human).save("panel")``. Without one, every judge has one vote.
-    judges
+    judges : list of str or None, default None
         Names of the judges in the order of the scorers, as `model` knows them.
-    min_confidence
+    min_confidence : float, default 0.0
         Confidence below which the sample is left unscored, for people to decide.
 
     Returns
@@ -93,7 +93,7 @@ def effective_judges(gold: str | None = None) -> Metric:
 
     Parameters
     ----------
-    gold
+    gold : str or None, default None
         Key of the samples' metadata with the verdict of people. Errors are then measured on these samples; without it,
         the number is an upper bound, since an error that all judges share looks like the truth.
 
@@ -127,9 +127,9 @@ def krippendorff_alpha(level: str = "nominal", confidence: float = 0.95) -> Metr
 
     Parameters
     ----------
-    level
+    level : str, default "nominal"
         ``"nominal"``, ``"ordinal"``, ``"interval"`` or ``"ratio"``; see :func:`manyhands.agreement.krippendorff_alpha`.
-    confidence
+    confidence : float, default 0.95
         Level of the interval.
 
     Returns

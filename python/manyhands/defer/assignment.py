@@ -173,7 +173,7 @@ def _as_capacity(what: str, given: npt.ArrayLike | None, otherwise: int, n_optio
 
 @dataclass(frozen=True, eq=False)
 class Thresholds:
-    """Offsets with which a plain arg max keeps shares of the work, one case at a time.
+    """Offsets per option with which an arg max keeps shares of the work, one case at a time.
 
     Made by :meth:`fit` on scores of cases like those to come; unseen cases keep the shares up to the error of a sample,
     about ``1 / sqrt(n)`` of each of the two sets.

@@ -65,7 +65,7 @@ class Deferral(CrowdNetworkEstimator):
 
     Parameters
     ----------
-    classifier
+    classifier : nn.Module
         Any ``nn.Module`` that returns one logit per class.
     gate
         One that returns a logit for each option. None for one like the classifier with a last layer of its own;
@@ -273,12 +273,12 @@ class Deferral(CrowdNetworkEstimator):
             (cases × experts) array with -1 where there is none. Answers may be missing in any pattern.
         tasks
             Name of each row of X among the tasks of the votes. None if the tasks are row numbers.
-        resume
+        resume : bool, default False
             Go on from `checkpoint`, to the same result as if the training had not been interrupted. Needs the same
             cases, answers and settings; `max_epochs` may be larger unless the schedule depends on it.
-        overwrite
+        overwrite : bool, default False
             Begin again although the file of `checkpoint` is there, and write over it.
-        progress
+        progress : bool or callable, default False
             True for a progress bar, or a function called after each epoch as ``progress(epoch, loss)``.
         """
         return self._fit(lambda: CaseData(X, y, votes, tasks), resume=resume, overwrite=overwrite, progress=progress)

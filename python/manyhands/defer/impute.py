@@ -119,9 +119,9 @@ class ImputedDeferral(EMDeferral):
     ----------
     classifier, gate, coverage, workload
         See :class:`~manyhands.defer.Deferral`.
-    method
+    method : {"mixmatch", "fixmatch"}, default "mixmatch"
         ``"mixmatch"`` or ``"fixmatch"``.
-    impute_epochs
+    impute_epochs : int or None, default None
         Epochs of the semi-supervised learning; None for `max_epochs`.
     weak, strong
         Augmentations, from a batch of features to another; None for noise on features.

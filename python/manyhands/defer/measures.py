@@ -247,21 +247,21 @@ def auc_cac(coverage: npt.ArrayLike, accuracy: npt.ArrayLike) -> float:
 
 @dataclass(frozen=True, eq=False)
 class DeferralReport:
-    """What became of a batch of cases, option by option; the classifier is last.
+    """Number of cases, share and accuracy of each option in a batch; the classifier is last.
 
     Attributes
     ----------
     options : list of str
     n_cases : array of shape (n_options,)
-        Cases each option answered.
+        Number of cases that each option answered.
     shares, lower, upper : arrays of shape (n_options,)
-        Their shares, and the bounds these were to keep.
+        Shares of the options, and the required bounds.
     accuracy : array of shape (n_options,)
-        On the cases each option answered; NaN where it answered none.
+        Accuracy on the cases that each option answered; NaN where it answered none.
     accuracy_alone : array of shape (n_options,)
-        Had each option answered every case.
+        Accuracy if the option had answered every case.
     system_accuracy, coverage : float
-        Of the team, and the classifier's share.
+        Accuracy of the team, and the classifier's share.
     """
 
     options: list[str]

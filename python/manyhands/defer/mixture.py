@@ -74,7 +74,7 @@ class Triage(Deferral):
     ----------
     classifier, gate, coverage, workload
         See :class:`~manyhands.defer.Deferral`. Training keeps the least coverage only, decisions keep all.
-    warmup
+    warmup : int, default 5
         Epochs before the first division, in which the classifier learns from all cases.
     **settings
         See :class:`~manyhands.defer.Deferral` and :class:`~manyhands.learn.Training`.

@@ -116,7 +116,7 @@ class SetDeferral(Deferral):
     classifier, coverage, workload
         See :class:`~manyhands.defer.Deferral`; the workload is kept by decisions only. The classifier must be an
         ``nn.Sequential`` or have parts named ``trunk`` and ``head``.
-    context
+    context : int, default 50
         Greatest number of answers in a set while training.
     **settings
         See :class:`~manyhands.defer.Deferral` and :class:`~manyhands.learn.Training`.

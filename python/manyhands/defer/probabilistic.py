@@ -276,7 +276,7 @@ class NaiveDeferral(EMDeferral):
     ----------
     classifier, gate, coverage, workload
         See :class:`~manyhands.defer.Deferral`.
-    unanswered
+    unanswered : {"left-out", "wrong"}, default "left-out"
         What an expert who gave no answer to a case is in it. ``"left-out"``: no option, neither for the posterior of
         who should answer nor for the router that learns from it; a case without answers teaches the router nothing.
         ``"wrong"``: an expert who could not have been right, so that every missing answer moves the router
@@ -362,19 +362,19 @@ class ProbabilisticDeferral(EMDeferral):
     ----------
     classifier, gate, coverage, workload
         See :class:`~manyhands.defer.Deferral`. Models of experts are networks like the classifier.
-    experts
+    experts : str or {"confusion"}, default "auto"
         ``"separate"``: a network each; ``"conditional"``: one for all, distinguished by learned embeddings; ``"auto"``:
         the latter from 8 experts on. ``"confusion"``: no network but a confusion matrix each, so that what an expert
         would have answered follows from the truth.
     groups
         Number of networks, each for a group of experts whose accuracy in each class is alike; instead of `experts`.
         ``"hierarchical"`` finds the number of groups by hierarchical clustering.
-    inference
+    inference : {"exact", "mean-field", "mean-field-released"}, default "exact"
         The E-step: ``"exact"``, which sums missing answers out, or ``"mean-field"``, as in the text of the paper. The
         mean field judges the classifier by the probability of the truth, but experts who did not answer by its expected
         logarithm, so that experts whom the router rarely prefers die out. ``"mean-field-released"``, as in the code of
         the authors, takes the expectation for the classifier too, and then it is the experts who gain.
-    n_iter
+    n_iter : int, default 10
         Fixed-point steps of the mean field.
     constraint
         Over which cases the workload is kept while training: each ``"batch"``, the latest ones (``"running"``), or

@@ -79,7 +79,7 @@ def project(
     method: str = "newton",
     progress: Callable[[int, float], object] | None = None,
 ) -> Projection:
-    """Change probabilities as little as possible so that the options' shares of the work keep bounds.
+    """Change probabilities as little as possible so that the options' shares of the work stay within bounds.
 
     Of all rows whose weighted mean lies between `lower` and `upper`, those with the least mean Kullback–Leibler
     divergence from the given ones (their I-projection; Nguyen et al. 2025, Eqs. 8–10) [1]_. They are the given rows

@@ -53,7 +53,7 @@ class CrossEntropySurrogate(SurrogateDeferral):
         See :class:`~manyhands.defer.Deferral`; the workload is kept by decisions only.
     gate
         A network with a logit for each expert; None for a layer on the classifier's features.
-    alpha
+    alpha : float, default 1.0
         Weight of the classifier's own loss in cases where an expert is right: below one, the classifier gives way.
     **settings
         See :class:`~manyhands.defer.Deferral` and :class:`~manyhands.learn.Training`.
@@ -129,7 +129,7 @@ class RealizableSurrogate(SurrogateDeferral):
         See :class:`~manyhands.defer.Deferral`; the workload is kept by decisions only.
     gate
         A network with a logit for each expert; None for a layer on the classifier's features.
-    alpha
+    alpha : float, default 1.0
         Share of the system's loss; the rest is the classifier's own cross-entropy.
     **settings
         See :class:`~manyhands.defer.Deferral` and :class:`~manyhands.learn.Training`.

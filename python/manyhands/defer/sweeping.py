@@ -58,7 +58,7 @@ def sweep(
         A method with a `cost`, free of coverage and workload; it is left as it is.
     X, y, votes, tasks
         As of :meth:`~manyhands.defer.Deferral.fit`.
-    coverage
+    coverage : float
         Share of the cases that the classifier is to take.
     judge
         Cases to measure the coverage on, whose truth need not be known; None for X.

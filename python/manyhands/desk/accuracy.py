@@ -31,7 +31,7 @@ States = npt.NDArray[np.int8]
 class Accuracy:
     """Share of right answers, with a 95 % interval.
 
-    Before there is a sample, estimates are NaN and intervals are what is possible.
+    Before there is a sample, estimates are NaN and intervals contain all possible values.
     """
 
     #: Of the answers as aggregated.

@@ -36,9 +36,9 @@ def kind_by_columns(names: Sequence[str], given: Sequence[str] = ()) -> str:
 
     Parameters
     ----------
-    names
+    names : sequence of str
         The columns of the log.
-    given
+    given : sequence of str, default ()
         Roles whose columns were named by the caller, whatever they are called.
     """
     roles_given = set(given)
@@ -72,9 +72,9 @@ def with_answer(table: type[Records], names: Sequence[str], named: Mapping[str, 
     ----------
     table
         The table of the kind.
-    names
+    names : sequence of str
         The columns of the log.
-    named
+    named : mapping
         What the caller named, by role.
     """
     roles = [role for role in table.spec.required if role not in ("task", "worker")]
@@ -95,9 +95,9 @@ def check_inferred(table: Records, names: Sequence[str], named: Mapping[str, Any
     ----------
     table
         The table, whose kind was inferred.
-    names
+    names : sequence of str
         The columns of the log.
-    named
+    named : mapping
         Columns that the caller named, by role.
     """
     if not isinstance(table, Texts) or named.get("text") is not None:

@@ -75,18 +75,18 @@ def read(
 
     Parameters
     ----------
-    source
+    source : path or sequence of path
         A path, a glob such as ``"logs/*.parquet"``, a folder or a zip archive, or several of these. Of a folder or an
         archive, all files of one format are read. The ending specifies what a file is:
         ``.csv``, ``.tsv`` or ``.txt`` (also with ``.gz``, ``.bz2``, ``.zst``, ``.lz4``), ``.parquet`` or
         ``.pq``, ``.json``, ``.jsonl``, ``.ndjson``, ``.manifest``, ``.xml``, ``.conll``, ``.bio`` or ``.iob``. For
         another ending, pass `format`. ``"-"`` is the standard input; it and pipes are recognized by their content.
-    kind
+    kind : str or None, default None
         What the answers are: ``"categorical"``, or ``"numeric"`` for :class:`~manyhands.Ratings`, …. By default the
         kind of the export, and classes for a table, unless it lacks a column of tasks or labels and has others that
         indicate another kind. A column called ``text`` is taken for answers only if workers wrote different texts for a
         task.
-    format
+    format : str, default "auto"
         The platform an export comes from, such as ``"label-studio"``; by default inferred from its fields. See
         docs/labeling-tools.md for all. ``"csv"``, ``"parquet"`` and ``"json"`` are plain rows, whatever the column
         names.
@@ -95,34 +95,34 @@ def read(
         :meth:`Annotations.from_dense`; `worker` then lists the columns of workers, by default all but the task. JSON
         objects of objects are ``"by-worker"``, ``{worker: {task: label}}``, or ``"by-task"``,
         ``{task: {worker: label}}``.
-    question
+    question : str or None, default None
         Which question of an export is meant, where it has several.
-    predictions
+    predictions : bool, default False
         Whether predictions of models that an export holds count as answers of workers.
-    show
+    show : str or None, default None
         The column, or the field of an export, with what a task shows to workers: a text, or the address of an image. It
         is in :attr:`~manyhands.Annotations.shown` of the table, next to tasks in files that the command line writes,
         and in reports. ``"auto"`` takes the field that an export's platform shows.
-    worker_from_file
+    worker_from_file : bool, default False
         Whether each file holds the answers of one worker, who is called by the name of the file, or by the parts of its
         path that distinguishes it from the others.
     task, worker, label, repeats, missing
         As for :meth:`Annotations.from_frame`; other kinds take those that their own ``from_frame`` has. Several columns
         in a list are one id together: ``worker=["judge", "prompt"]``.
-    delimiter
+    delimiter : str or None, default None
         What separates the fields of a CSV file. By default a comma, or a tab for ``.tsv``; a first line without any
         shows whether it is a semicolon, a tab or a bar.
-    encoding
+    encoding : str or None, default None
         The encoding of CSV files, such as ``"latin-1"``. By default UTF-8, or UTF-16 if its byte order mark is there.
-    header
+    header : bool, default True
         Whether the first line of a CSV file names the columns. Otherwise they are called ``"1"``, ``"2"`` and so on.
-    out_of_core
+    out_of_core : path or None, default None
         A directory for a log of classes that does not fit in memory: it is encoded there in shards, about 5 bytes per
         annotation next to the names of the tasks, and the table that comes back stays on disk. What goes through
         annotations shard by shard takes it as any other (the default, votes, Dawid–Skene and its Bayesian and
         related models, agreement); all else raises an error before it starts. A directory that holds these files
         already, read with the same settings, is opened. Needs DuckDB, the extra ``scale``.
-    memory
+    memory : str or int, default "4GB"
         What encoding out of core may take, next to the names of workers and labels, such as ``"4GB"``.
     **others
         What else the ``from_frame`` of the kind takes: columns and settings such as ``weight="w"``, ``classes=[…]``,
@@ -308,9 +308,9 @@ class Log:
 
         Parameters
         ----------
-        order
+        order : str
             The column.
-        dates
+        dates : str or None, default None
             Whether days or months come first in dates such as 10.11.2025.
 
         Returns

@@ -136,11 +136,11 @@ def with_shown(frame: pa.Table, votes: Any, longest: int | None = None) -> pa.Ta
 
     Parameters
     ----------
-    frame
+    frame : pyarrow.Table
         Answers, with a column of tasks or sequences.
     votes
         The table they were aggregated from.
-    longest
+    longest : int or None, default None
         Characters to show at most; all by default.
     """
     texts = getattr(votes, COLUMN, None)

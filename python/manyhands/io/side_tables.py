@@ -27,17 +27,17 @@ def read_beside(
 
     Parameters
     ----------
-    path
+    path : path
         The file, or a stream of it.
-    role
+    role : str
         What the rows are about, ``"task"`` or ``"worker"``: its column has a well-known name.
-    known
+    known : sequence
         The names that the log has for them.
-    wanted
+    wanted : sequence of str, default ()
         Columns that must be there; all but that of ids where none is named.
-    numbers
+    numbers : sequence of str, default ()
         Columns of numbers, which need not be there.
-    layout
+    layout : str or None, default None
         How a CSV file is written.
 
     Returns

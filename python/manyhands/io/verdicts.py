@@ -59,9 +59,9 @@ def verdicts_of(frame: Any, *, kind: str | None = None, layout: str = "long", **
     ----------
     frame
         A frame or a mapping of columns with a verdict per row; with ``layout="wide"`` a judge per column.
-    kind
+    kind : str or None, default None
         ``"categorical"``, ``"numeric"`` or ``"pairwise"``; by default what the columns show.
-    layout
+    layout : str, default "long"
         ``"long"``, ``"wide"``, or for a mapping of mappings ``"by-worker"``, ``{judge: {item: verdict}}``, or
         ``"by-task"``.
     **asked
@@ -120,13 +120,13 @@ def melt(wide: pa.Table, kind: str, asked: Mapping[str, Any], *, text: bool = Fa
 
     Parameters
     ----------
-    wide
+    wide : pyarrow.Table
         The table.
-    kind
+    kind : str
         What verdicts are.
-    asked
+    asked : mapping
         Columns that the caller named, by role.
-    text
+    text : bool, default False
         Whether the table is of text, in which numbers are found.
     """
     task, workers = wide_columns(wide.column_names, asked)
@@ -155,11 +155,11 @@ def extra_columns(names: Sequence[str], asked: Mapping[str, Any], used: Iterable
 
     Parameters
     ----------
-    names
+    names : sequence of str
         The columns of the log.
-    asked
+    asked : mapping
         What the caller named, by role.
-    used
+    used : sequence of str
         Columns that are the task, the judge or the verdict.
     """
     columns: dict[str, str] = {}
@@ -190,9 +190,9 @@ def verdict_frame(columns: Columns, kind: str, settings: Mapping[str, Any]) -> p
     ----------
     columns
         The columns of task, judge and verdict as ids (scores as they are), others as they are.
-    kind
+    kind : str
         ``"categorical"``, ``"numeric"`` or ``"pairwise"``.
-    settings
+    settings : mapping
         ``abstain``, ``fold_labels`` and ``winners`` as for the tables of these kinds.
     """
     ids = columns.ids

@@ -215,9 +215,9 @@ def predict(
     ----------
     known
         Features of the labeled items, (n_labels, 1 + n_judges).
-    others
+    others : callable
         Function that multiplies the features of the other items by coefficients.
-    n_others
+    n_others : int
         Number of these items.
     y, design
         The labels, and how they were drawn.

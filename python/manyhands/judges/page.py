@@ -35,11 +35,11 @@ def write_page(content: dict[str, Any], path: str | os.PathLike[str], title: str
 
     Parameters
     ----------
-    content
+    content : mapping
         What `as_dict` returns.
-    path
+    path : str or path
         File to write; its name must end in ``.html``.
-    title
+    title : str or None, default None
         Its title; by default the size of the log.
 
     Returns

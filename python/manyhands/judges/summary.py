@@ -120,13 +120,13 @@ def failed_gates(
     ----------
     panel
         The panel.
-    min_effective
+    min_effective : float or None, default None
         The least effective number of judges. An upper bound that is not measured passes only if it is as large.
-    max_width
+    max_width : float or None, default None
         The largest half-width of the interval of any score.
-    min_score
+    min_score : float or None, default None
         The least lower end of the interval of any score.
-    compared
+    compared : bool, default False
         Whether each system has a score of its own; otherwise the score of all items is meant.
     """
     if min_effective is not None:

@@ -28,8 +28,8 @@ def leave_subjects_out(
 ) -> Array:
     """Predict the samples of each subject by a learner trained on all other subjects.
 
-    Use it where samples of one person, patient or document are alike: random folds would test what was learned by
-    heart. Compare the result with truth, or with the annotators by :func:`manyhands.agreement.agreement_ratio`.
+    Use it where samples of one person, patient or document are alike: random folds would measure
+    memorization. Compare the result with truth, or with the annotators by :func:`manyhands.agreement.agreement_ratio`.
 
     Parameters
     ----------

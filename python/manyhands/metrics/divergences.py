@@ -79,7 +79,7 @@ def f_information(joint: npt.ArrayLike, divergence: str = "kl") -> float:
     ----------
     joint : array-like of shape (n_x, n_y)
         Joint probabilities of the two variables, which sum to one.
-    divergence
+    divergence : str, default "kl"
         As in :func:`f_divergence`.
 
     Returns

@@ -28,7 +28,7 @@ _LEAST_ANSWERS = 10
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What :func:`diagnose` finds; ``print`` it.
+    """Result of :func:`diagnose`; ``print`` shows it as a report.
 
     Attributes
     ----------

@@ -136,15 +136,15 @@ class MultiSPA(MomentAggregator):
 
     Parameters
     ----------
-    refine
+    refine : int, default 10
         Rounds of least squares afterwards that estimate a worker's matrix from all of its partners, which averages
         the noise of one reference over all pairs. Exact moments need none.
-    min_overlap
+    min_overlap : float, default 1.0
         Pairs of workers with fewer tasks in common are left out.
-    max_partners
+    max_partners : int, default 64
         Each worker's best-supported pairs, at least this number, are used; bounds time and memory.
-    shrink
-        Labels a row by which confusion matrices are drawn towards the crowd's average.
+    shrink : float, default 1.0
+        Labels per row by which confusion matrices are drawn towards the crowd's average.
 
     Notes
     -----
@@ -194,7 +194,7 @@ class CoupledNMF(MomentAggregator):
 
     Parameters
     ----------
-    weights
+    weights : str, default "overlap"
         ``"overlap"``: a pair counts with the tasks it shares, which makes the objective a composite likelihood;
         ``"even"``: all pairs alike, as in the paper.
     max_iter, tol
@@ -273,12 +273,12 @@ class CoupledCPD(MomentAggregator):
 
     Parameters
     ----------
-    first, second
+    first, second : bool, default True
         Whether label frequencies and pairs are fitted as well. They are known better than triples.
     max_iter, tol
         Stop after `max_iter` rounds over all workers, or when the squared error changes by less than `tol` of the sum
         of squares of the moments.
-    max_triples
+    max_triples : int, default 20000
         Best-supported triples that are used; bounds time and memory.
     min_overlap, max_partners, shrink
         See :class:`MultiSPA`; a triple, too, needs `min_overlap` tasks.

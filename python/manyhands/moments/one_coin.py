@@ -101,15 +101,15 @@ class OneCoinSpectral(_OneCoin):
 
     Parameters
     ----------
-    method
+    method : str, default "eigenvector"
         ``"eigenvector"``: the weighted least-squares fit of rank one, with skills between -1 and 1, to the pairs that
         were seen, each weighted by its number of common tasks; with all seen alike, the leading eigenvector with the
         missing diagonal filled in.
         ``"ratio"``: the leading eigenvector of agreements times numbers of common tasks, divided by that of the numbers
         of common tasks.
-    min_overlap
+    min_overlap : float, default 1.0
         Pairs with fewer common tasks are left aside.
-    max_partners
+    max_partners : int, default 256
         Only this number of pairs of each worker with most common tasks is used, unless their partner needs them.
     max_iter, tol
         Stop after `max_iter` iterations, or when no skill moves by more than `tol`.
@@ -242,7 +242,7 @@ class MMSR(_OneCoin):
     method : {"trimmed", "medians"}, default "trimmed"
         ``"trimmed"`` is M-MSR. ``"medians"`` takes medians over pairs of neighbors: slower, for dense logs of up to
         some hundred workers, and holds up to almost half of arbitrary, colluding adversaries.
-    trim
+    trim : int, float or None, default None
         For ``"trimmed"``: how many neighbors are set aside on either side: a whole number, or a share of each worker's
         neighbors below one half. None for half, less one, of those that share ten tasks or more with the
         worker: where pairs have but a handful, extremes are chance, and setting them aside would bias the mean.
@@ -376,7 +376,7 @@ class SpectralMetaLearner(_PairSkills):
     ----------
     min_overlap, max_partners, max_iter, tol
         As in :class:`OneCoinSpectral`.
-    max_triples
+    max_triples : int, default 20000
         The number of triples of workers, those with most common tasks, whose third moments are used.
 
     Notes

@@ -14,7 +14,7 @@ _STEPS, _SHORTEST = 60, 1e-4
 
 
 def scattering(confusion: npt.ArrayLike, *, n_starts: int = 200, seed: int = 0) -> float:
-    """How far from sufficiently scattered the confusion matrices of a crowd are; 1 or less where they are.
+    """Measure how far confusion matrices are from sufficiently scattered; 1 or less if they are.
 
     Use it to see whether pairwise statistics can identify a crowd that has no specialists. If both groups of workers
     that a factorization compares are sufficiently scattered, confusion matrices are identified up to the order of the

@@ -50,14 +50,14 @@ class SymmetricNMF(MomentAggregator):
 
     Parameters
     ----------
-    impute
+    impute : int, default 50
         Rounds of re-imputation from the low-rank fit.
-    gaps
+    gaps : {"factors", "blocks"}, default "factors"
         First value of blocks of two workers who share no task: ``"factors"``, from a first factorization, or
         ``"blocks"``, through two other workers as for the diagonal, ``R[m, j] = R[m, r] R[n, r]⁻¹ R[n, j]``, as
         published (from the factorization where no such workers exist). Published settings are ``gaps="blocks",
         impute=0``.
-    threshold
+    threshold : float, default 0.0
         Entries of the factor below it are set to zero in each rotation (the shifted ReLU of the paper).
     max_iter, tol
         Stop after `max_iter` rotations, or when the objective changes by less than `tol` of itself.
@@ -243,15 +243,15 @@ class SpectralDS(Aggregator):
 
     Parameters
     ----------
-    em_passes
+    em_passes : int, default 1
         Passes of EM after the decomposition; 0 for the decomposition alone.
-    groupings
+    groupings : int, default 5
         Random divisions into groups that are tried; the one with the highest likelihood wins.
-    restarts
+    restarts : int, default 20
         Random starts of the power method, for each component.
-    shrink
+    shrink : float, default 1.0
         Pseudo-counts per row of each confusion matrix, spread evenly (as `pseudo_count` of :class:`DawidSkene`).
-    seed
+    seed : int, default 0
         Seed of the groups and of the starts.
 
     Notes

@@ -18,7 +18,7 @@ Codes = npt.NDArray[np.uint32]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Moments:
-    """Answers of workers alone, in pairs and in triples, as sums of weights.
+    """First, second and third moments of the workers' answers, as sums of weights.
 
     M workers, K classes, P pairs, T triples. Workers and classes are codes: places in ``votes.workers`` and
     ``votes.classes``. If worker ``m`` answers ``l`` of a task of class ``k`` with probability ``C[m, k, l]`` and
@@ -98,7 +98,7 @@ class Moments:
             Confusion matrices ``confusion[worker, true, observed]``.
         pairs, triples : array-like of shape (P, 2) and (T, 3), optional
             The pairs and triples of workers; by default all. Their order does not matter.
-        order
+        order : int, default 2
             2, or 3 for triples too; triples that are given are made in any case.
 
         Returns
@@ -178,7 +178,7 @@ def compute(
     max_partners: int = 64,
     max_triples: int = 20_000,
 ) -> Moments:
-    """Count what workers say alone, in pairs and in triples.
+    """Compute first, second and third moments of the workers' answers.
 
     Two annotations of one task by different workers count the product of their weights (one, if there are none); a
     repeated annotation counts twice. Only pairs and triples that label tasks together are kept.
@@ -187,14 +187,14 @@ def compute(
     ----------
     votes
         The annotations.
-    order
+    order : int, default 2
         2 for first and second moments, 3 for third moments too.
-    min_overlap
+    min_overlap : float, default 1.0
         Pairs and triples with less than this in common are left out.
-    max_partners
+    max_partners : int, default 64
         A pair is kept only if it is among this number of best supported of at least one of the two; of equals those
         with the lower partner. It bounds the number of pairs by ``n_workers * max_partners``.
-    max_triples
+    max_triples : int, default 20000
         The number of triples kept: the best supported; of equals the first in order of workers. All pairs of a triple
         are pairs that are kept.
 

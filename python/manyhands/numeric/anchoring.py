@@ -264,11 +264,11 @@ def correct(ratings: Ratings, known: KnownValues, fit: dict[str, Array]) -> dict
 
     Parameters
     ----------
-    ratings
+    ratings : Ratings
         The log.
     known
         Its known values.
-    fit
+    fit : mapping
         Values and errors of tasks, and bias, scale and noise of workers, by name, made without them.
     """
     if len(np.unique(known.values, axis=0)) == 1:

@@ -117,26 +117,26 @@ class OrdinalConsensusFit(DecidedFit, AnchoredFit):
 
 
 class OrdinalConsensus(Anchored, Ordinal, default="ordinal"):
-    """The method for ordered classes when no other is named: three ordered models, averaged, and a median decision.
+    """Default method for ordered classes: the average of three ordinal models, decided by the median.
 
-    In two of them workers have thresholds of their own, which resemble the crowd's (:class:`OrdinalCrowd`): one learns
-    how far rows of a worker's confusion matrix depart from what thresholds say, the other lets nothing depart. The
-    third asks of each place between two classes whether the truth lies above it (:class:`CumulativeDawidSkene`), and
-    knows of no scale that they share. Which is best differs from log to log, no criterion that can be computed without
+    In two of them each worker has thresholds, shrunk to those of the crowd (:class:`OrdinalCrowd`): one also learns how
+    far the rows of a worker's confusion matrix deviate from the thresholds, the other allows no deviation. The third
+    treats each boundary between two classes as a binary question (:class:`CumulativeDawidSkene`), without a common
+    scale. Which is best differs from log to log, no criterion that can be computed without
     known classes predicts it, and their average is seldom far from the best one. In small logs the vote counts as well,
-    as in :class:`~manyhands.Consensus`: a model in which all workers err equally, the less probably the farther.
+    as in :class:`~manyhands.Consensus`: a model in which all workers err equally, and large errors are less probable.
 
-    Classes are decided on from this average. Then it is discounted, since errors on a task are correlated: the
+    Classes are decided from this average. Then it is discounted, since errors on a task are correlated: the
     log-posterior is divided by a design effect, as in :class:`~manyhands.Consensus`, with half of the discount there,
     or with all of it for a panel. A median after the discount would drift to the middle of the scale.
 
     Parameters
     ----------
-    decision
+    decision : str, default "median"
         ``"median"``, ``"mean"`` or ``"mode"``, as for :func:`manyhands.ordinal.decide`.
     gold
         Known classes of some tasks, as in :class:`~manyhands.Consensus`. They correct the answers to all other tasks.
-    panel
+    panel : bool or None, default None
         Whether all votes on a task count as one, because errors of the workers coincide, as those of LLM judges do.
         None to decide by the layout of the log, as in :class:`~manyhands.Consensus`.
     protected, max_iter, tol

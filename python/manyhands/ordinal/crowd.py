@@ -40,9 +40,9 @@ class OrdinalCrowd(Ordinal, Hierarchical):
 
     Parameters
     ----------
-    strength
+    strength : float or None, default None
         How many pseudo-counts the mean of a row counts for; None to learn it.
-    decision
+    decision : str, default "median"
         ``"median"``, ``"mean"`` or ``"mode"``, as for :func:`manyhands.ordinal.decide`.
     class_pseudo_count, gold, protected, max_iter, tol
         As in :class:`~manyhands.categorical.HierarchicalDawidSkene`.

@@ -30,9 +30,9 @@ def decide(posterior: npt.ArrayLike, decision: str = "median") -> npt.NDArray[np
 
     Parameters
     ----------
-    posterior
+    posterior : array-like
         Class posteriors, (n_tasks, n_classes), classes from the lowest to the highest; rows sum to one.
-    decision
+    decision : str, default "median"
         ``"mode"`` where any mistake costs the same: the most probable class. ``"median"`` where it costs its distance
         in classes: the first class by which half of the probability is reached. ``"mean"`` where it costs the square
         of that: the class nearest to the mean of the codes. The lower class wins a tie.

@@ -20,7 +20,7 @@ def absolute_error(labels: npt.ArrayLike, truth: npt.ArrayLike, *, classes: Iter
     ----------
     labels, truth : array-like of shape (N,)
         Class names or codes, none missing.
-    classes
+    classes : sequence or None, default None
         All classes, from the lowest to the highest. None for numbers, whose differences then count as they are.
 
     Returns
@@ -50,7 +50,7 @@ def quadratic_kappa(labels: npt.ArrayLike, truth: npt.ArrayLike, *, classes: Ite
     ----------
     labels, truth : array-like of shape (N,)
         Class names or codes, none missing.
-    classes
+    classes : sequence or None, default None
         As in :func:`absolute_error`.
 
     Returns

@@ -24,13 +24,13 @@ def replay(runs: Replay | Mapping[str, Replay], *, ax: Axes | None = None) -> Ax
     runs
         What :func:`manyhands.collect.replay` returns, or several of them by name. The dashed line is the accuracy that
         all of the log gives.
-    ax
+    ax : Axes or None, default None
         Axes to draw into.
 
     Returns
     -------
     Axes
-        Those given, or new ones.
+        The axes passed as `ax`, or new ones.
 
     Examples
     --------
@@ -63,13 +63,13 @@ def gaps(found: Gaps, *, ax: Axes | None = None) -> Axes:
     ----------
     found
         What :func:`manyhands.fairness.gaps` returns.
-    ax
+    ax : Axes or None, default None
         Axes to draw into.
 
     Returns
     -------
     Axes
-        Those given, or new ones.
+        The axes passed as `ax`, or new ones.
     """
     ax = axes(ax)
     parts = {"aggregate": found.aggregate} | ({} if found.predictions is None else {"predictions": found.predictions})

@@ -35,14 +35,15 @@ def confusion(model: Any, worker: Any = None, *, ax: Axes | None = None) -> Axes
     model
         A fitted aggregator or learner with confusion matrices.
     worker
-        Whose, by name; by default the mean of all workers, who count by their number of labels where that is known.
-    ax
+        Name of the worker. By default the mean of all workers, weighted by their numbers of labels where these are
+        known.
+    ax : Axes or None, default None
         Axes to draw into.
 
     Returns
     -------
     Axes
-        Those given, or new ones.
+        The axes passed as `ax`, or new ones.
 
     Examples
     --------
@@ -123,15 +124,15 @@ def workers(model: Any, *, measure: str | None = None, ax: Axes | None = None) -
     ----------
     model
         A fitted model with a ``workers_frame()``, of any kind of answers.
-    measure
+    measure : str or None, default None
         A column of it; by default ``skill``.
-    ax
+    ax : Axes or None, default None
         Axes to draw into.
 
     Returns
     -------
     Axes
-        Those given, or new ones.
+        The axes passed as `ax`, or new ones.
 
     Examples
     --------
@@ -169,17 +170,17 @@ def reliability(models: Any, gold: Any, *, bins: int = 10, classes: Any = None, 
         A fitted aggregator of classes, or several by name.
     gold
         Known classes, in any form that :func:`manyhands.metrics.match_gold` takes; tasks the model lacks are ignored.
-    bins
+    bins : int, default 10
         Bins of equal width; those without tasks are left out.
     classes
         Names of the classes, where they are not the model's ``classes_``.
-    ax
+    ax : Axes or None, default None
         Axes to draw into.
 
     Returns
     -------
     Axes
-        Those given, or new ones.
+        The axes passed as `ax`, or new ones.
 
     Examples
     --------
@@ -216,15 +217,15 @@ def history(models: Any, *, name: str | None = None, ax: Axes | None = None) -> 
     ----------
     models
         A fitted model with a ``history_``, or several by name.
-    name
+    name : str or None, default None
         Of learners, what to show of each epoch; by default the loss.
-    ax
+    ax : Axes or None, default None
         Axes to draw into.
 
     Returns
     -------
     Axes
-        Those given, or new ones.
+        The axes passed as `ax`, or new ones.
 
     Examples
     --------
@@ -266,17 +267,17 @@ def agreement(votes: Any, *, coefficient: str = "cohen", min_overlap: int = 2, a
     ----------
     votes
         Categorical annotations by at most 500 workers; each pair has a cell.
-    coefficient
+    coefficient : str, default "cohen"
         ``"cohen"`` or ``"scott"``, as in :func:`manyhands.agreement.pairwise`.
-    min_overlap
+    min_overlap : int, default 2
         Tasks that two workers must share.
-    ax
+    ax : Axes or None, default None
         Axes to draw into.
 
     Returns
     -------
     Axes
-        Those given, or new ones.
+        The axes passed as `ax`, or new ones.
 
     Notes
     -----
@@ -337,19 +338,19 @@ def budget(
         The log.
     gold
         Known classes to measure by, as in :func:`reliability`.
-    per_task
+    per_task : sequence of int or None, default None
         Numbers of labels a task; by default from 1 to the 90th percentile of what tasks have, at most eight of them.
-    repeats
+    repeats : int, default 3
         How many times labels are drawn; lines are means, bands reach from the lowest to the highest.
-    seed
+    seed : int, default 0
         What the draws follow from; the same for all models.
-    ax
+    ax : Axes or None, default None
         Axes to draw into.
 
     Returns
     -------
     Axes
-        Those given, or new ones.
+        The axes passed as `ax`, or new ones.
 
     Notes
     -----

@@ -23,13 +23,13 @@ def coverage(curves: Curve | Mapping[str, Curve], *, ax: Axes | None = None) -> 
     curves
         What :func:`manyhands.defer.coverage_accuracy` returns, or several of them by name; the legend gives the area
         under each (AUC-CAC).
-    ax
+    ax : Axes or None, default None
         Axes to draw into.
 
     Returns
     -------
     Axes
-        Those given, or new ones.
+        The axes passed as `ax`, or new ones.
 
     Examples
     --------
@@ -61,13 +61,13 @@ def workload(report: DeferralReport, *, ax: Axes | None = None) -> Axes:
     ----------
     report
         What :func:`manyhands.defer.deferral_report` returns.
-    ax
+    ax : Axes or None, default None
         Axes to draw into.
 
     Returns
     -------
     Axes
-        Those given, or new ones.
+        The axes passed as `ax`, or new ones.
 
     Examples
     --------

@@ -38,7 +38,7 @@ class SparkModel(Model):
 
     Parameters
     ----------
-    aggregator
+    aggregator : Aggregator
         The library's own, fitted: ``n_iter_``, ``prior_``, ``confusion_``, ``history_`` and all else about workers and
         the course of the fit. Results per task (``labels_``, ``posterior_``) come to the driver, if they fit.
     log
@@ -64,7 +64,7 @@ class SparkModel(Model):
 
         Parameters
         ----------
-        probabilities
+        probabilities : bool, default False
             Whether to add the posterior of every class, an array in the order of ``aggregator.classes_``.
         """
         posterior = self.aggregator._fitted().fit.posterior

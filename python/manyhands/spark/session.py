@@ -17,7 +17,7 @@ def local_session(master: str = "local[*]", **settings: str) -> SparkSession:
 
     Parameters
     ----------
-    master
+    master : str, default "local[*]"
         How many cores: ``"local[2]"`` for two.
     **settings
         Settings of Spark, with ``__`` for dots: ``spark__driver__memory="1g"``.

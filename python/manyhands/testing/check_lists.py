@@ -28,9 +28,9 @@ def aggregator_checks(
     estimator
         The aggregator, fitted or not: each check makes its own from its parameters. Where parameters name workers or
         tasks (weights, gold labels), a function that makes the aggregator for a made-up log, such as a :class:`Crowd`.
-    kind
+    kind : str, default "categorical"
         Kind of answers that an aggregator made by a function takes; others know it.
-    skip
+    skip : mapping or None, default None
         Names of checks that its settings rule out, each with the reason. What no setting of a class can keep belongs
         into its attribute ``_skipped_checks``, which is the same; ``_most_classes`` specifies how many classes it
         takes.
@@ -90,11 +90,11 @@ def network_checks(
 
     Parameters
     ----------
-    make
+    make : callable
         Its class, or a function that makes it for a network. The network takes six features and is an
         ``nn.Sequential``; what is left at its default (`max_epochs`, `batch_size`) is set by the checks, so that they
         take some seconds.
-    skip
+    skip : mapping or None, default None
         Names of checks that its settings rule out, each with the reason.
     """
     from manyhands.testing import deep

@@ -40,9 +40,9 @@ class Claim:
 
     Parameters
     ----------
-    path
+    path : str or path
         The directory: one that is new, empty, or left unfinished.
-    wait
+    wait : bool, default False
         Whether to wait while another process encodes to it; otherwise that raises `FileExistsError`.
     """
 

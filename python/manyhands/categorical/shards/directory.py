@@ -131,9 +131,9 @@ class Writer:
     ----------
     claim
         The right to write to the directory.
-    workers, classes, labels
+    workers, classes, labels : sequence
         Names of the workers, of the classes, and of all labels that can be given.
-    numbered
+    numbered : bool, default False
         Whether tasks are called by their numbers.
     """
 

@@ -80,7 +80,7 @@ class Sharded:
     ----------
     directory
         The shards.
-    abstentions
+    abstentions : bool, default True
         Whether abstentions count; if not, they are missing answers.
     known
         Known classes.

@@ -102,11 +102,11 @@ def sources_to_read(source: PathLike | Iterable[PathLike], layout: Layout, asked
 
     Parameters
     ----------
-    source
+    source : path or sequence of path
         Paths, globs, folders, zip archives.
-    layout
+    layout : str
         Format of CSV files.
-    asked
+    asked : str, default "auto"
         The format that was asked for, or ``"auto"``.
     """
     check_choice("format", asked, FORMATS)
@@ -168,15 +168,15 @@ def open_export(
 
     Parameters
     ----------
-    sources
+    sources : list
         The files, all of one format.
-    asked
+    asked : str
         Their format, or ``"auto"``.
-    named
+    named : mapping or None, default None
         Columns that the caller named, by role. Where they name the workers, a table is plain, and not a platform's.
-    layout
+    layout : str, default "long"
         How the keys of a JSON object of objects are read: ``"by-worker"`` or ``"by-task"``.
-    worker_from_file
+    worker_from_file : bool, default False
         Whether each file is one worker's, called by the file's name.
 
     Returns

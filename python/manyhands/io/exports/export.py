@@ -357,11 +357,11 @@ class Export:
 
         Parameters
         ----------
-        asked
+        asked : str or None, default None
             A question; by default all whose answers are of the kind.
-        kind
+        kind : str or None, default None
             ``"categorical"``, ``"numeric"`` or ``"pairwise"``. By default the only one that there is, or classes.
-        predictions
+        predictions : bool, default False
             Whether predictions of models count too.
         """
         for part in self.ambiguous:
@@ -593,7 +593,7 @@ class Export:
         return None
 
     def gold(self, asked: str | None = None) -> pa.Table | None:
-        """Return what the export itself knows of the truth, with a column of tasks; None where it knows nothing."""
+        """Return the known answers in the export, with a column of tasks; None if it has none."""
         question = self.question(asked)
         names = ("task", *SAID[self.questions[question]])
         gold_of = {

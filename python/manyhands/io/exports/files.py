@@ -25,11 +25,11 @@ class ExportFile:
     ----------
     source
         The file.
-    name
+    name : str
         What distinguishes it from the other files of the export: its stem, or the part of its path that differs.
-    alone
+    alone : bool, default True
         Whether it is the only file.
-    worker_from_file
+    worker_from_file : bool, default False
         Whether the file is one worker's, whatever annotators it names.
     """
 

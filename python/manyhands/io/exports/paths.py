@@ -12,9 +12,9 @@ def worker_level(files: Sequence[ExportFile], items: Sequence[Hashable]) -> int:
 
     Parameters
     ----------
-    files
+    files : sequence
         The files, one per item and worker.
-    items
+    items : sequence of id
         What each file is about: files about the same item are of different workers.
 
     Returns

@@ -35,17 +35,17 @@ def preannotate(
 
     Parameters
     ----------
-    export
+    export : path
         The export that the answers were made from, which has the tasks' content and the names of controls.
     model
         A fitted aggregator of classes, numbers or sets; its tasks are those of the export.
-    path
+    path : path
         The file to write: ``.json``; for Argilla also ``.jsonl``, a record per line.
-    question
+    question : str or None, default None
         Which question was answered, where the export has several.
-    format
+    format : str, default "auto"
         ``"label-studio"`` or ``"argilla"``; by default inferred from the fields of the export.
-    name
+    name : str, default "manyhands"
         Who made the predictions: ``model_version`` in Label Studio, ``agent`` in Argilla.
 
     Returns

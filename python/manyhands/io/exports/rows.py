@@ -27,11 +27,11 @@ def plain_rows(values: Sequence[Any], where: str, layout: str = "long") -> list[
 
     Parameters
     ----------
-    values
+    values : sequence
         The values of the document.
-    where
+    where : str
         What messages call it.
-    layout
+    layout : str, default "long"
         ``"by-worker"`` for ``{worker: {task: label}}``, ``"by-task"`` for ``{task: {worker: label}}``.
     """
     content = values[0] if len(values) == 1 and isinstance(values[0], Mapping) else None
@@ -141,11 +141,11 @@ def one_row_per_worker(table: pa.Table, where: str, named: Mapping[str, Chosen])
 
     Parameters
     ----------
-    table
+    table : pyarrow.Table
         The log.
-    where
+    where : str
         What messages call it.
-    named
+    named : mapping
         The columns that the caller named, by role; these keep their names, others lose their plural.
     """
     import pyarrow as pa
