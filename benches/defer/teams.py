@@ -110,8 +110,11 @@ def curve(fit: Fit, cases: Cases, coverages: Sequence[float], *, per_coverage: b
 
 def draw(points: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], coverages: Sequence[float], path: Path) -> None:
     """Draw coverage–accuracy curves, a panel per table: means over seeds of the accuracies of each method."""
+    import matplotlib as mpl
     from matplotlib import pyplot as plt
 
+    # Text stays text, and the same points give the same file.
+    mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "manyhands", "font.family": "sans-serif"})
     columns = min(len(points), 2)
     rows = -(-len(points) // columns)
     figure, panels = plt.subplots(rows, columns, figsize=(5.5 * columns, 4 * rows), squeeze=False, layout="constrained")
@@ -121,4 +124,4 @@ def draw(points: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], coverage
         panel.legend(fontsize=7)
     for panel in panels.flat[len(points) :]:
         panel.set_visible(False)
-    figure.savefig(path)
+    figure.savefig(path, metadata={"Date": None, "Creator": None})
