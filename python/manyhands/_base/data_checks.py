@@ -26,7 +26,7 @@ def check_names_memory(n_tasks: int, n_workers: int) -> None:
     """Raise for more names than there is room for, each a whole number."""
     most = np.iinfo(np.uint32).max
     if max(n_tasks, n_workers) > most:
-        raise ValueError(f"more than {most} tasks or workers, which is all that one table can tell apart")
+        raise ValueError(f"more than {most} tasks or workers, the most that one table can hold")
     n_bytes = 8 * (n_tasks + n_workers)
     if n_bytes > _SMALL:
         what = f"names of {plural(n_tasks, 'task')} and {plural(n_workers, 'worker')}"

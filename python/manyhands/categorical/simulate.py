@@ -203,7 +203,7 @@ def simulate(
     if confusion_array is None:
         matrices, kinds = _make_crowd(crowd, n_workers, n_classes, chances, seed, options)
     elif options:
-        raise TypeError(f"{', '.join(options)} would go to a crowd's maker, but confusion is given; leave one out")
+        raise TypeError(f"{', '.join(options)} are parameters of a crowd, which confusion replaces; leave one out")
     else:
         matrices, kinds = confusion_array, np.full(n_workers, "given")
     league = _as_groups(groups, kinds)

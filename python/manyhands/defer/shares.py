@@ -64,7 +64,7 @@ def costs(experts: Names, cost: Cost, *, least: float = -_MOST_COST) -> Array:
         for code, name, value in _expert_codes(experts, cost, "cost"):
             cost_array[code] = _checked_cost(f"the cost of {name!r}", value, least)
     elif isinstance(cost, Sequence | np.ndarray):
-        raise TypeError(f"cost must be a number, or say whose it is by name, {{expert: number}}, not {cost!r}")
+        raise TypeError(f"cost must be a number or a mapping {{expert: number}}, not {cost!r}")
     else:
         cost_array[:-1] = _checked_cost("cost", cost, least)
     return cost_array

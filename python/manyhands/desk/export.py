@@ -163,7 +163,7 @@ def _from_scratch(desk: Desk, platform: str) -> list[dict[str, Any]]:
     if question.form not in _CONTROLS:
         raise ValueError(f"{question.votes.kind} decisions accept or reject shapes, which {platform} has no answer for")
     if question.form == "pair" and platform == "argilla":
-        raise ValueError("argilla has no question about pairs; export gold")
+        raise ValueError("Argilla has no question type for pairs; export gold instead")
     make = _label_studio if platform == "label-studio" else _argilla
     return [make(desk, row, record) for row, record in desk.decisions().items()]
 

@@ -41,7 +41,7 @@ def coverage(curves: Curve | Mapping[str, Curve], *, ax: Axes | None = None) -> 
     """
     by_label = {"": curves} if isinstance(curves, Curve) else dict(curves)
     if not by_label:
-        raise ValueError("no curve to draw: give one, or a mapping from names to curves")
+        raise ValueError("no curve to draw: pass one, or a mapping from names to curves")
     wrong = [name for name, curve in by_label.items() if not isinstance(curve, Curve)]
     if wrong:
         raise TypeError(f"curves come from manyhands.defer.coverage_accuracy; what is named {preview(wrong)} did not")
