@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy.stats import beta
+from shard_logs import write_shards
 
 import manyhands as mh
 from manyhands.categorical import anchoring
@@ -109,6 +110,29 @@ def known_of(seed, n=40, m=5, k=3):
     classes = rng.integers(0, k, n)
     votes = anchoring.KnownVotes(row[keep], code[keep], rng.uniform(0.5, 2.0, keep.sum()), classes, m, k)
     return votes, rng.normal(size=(n, k))
+
+
+def test_votes_on_some_of_the_known_tasks_are_theirs():
+    votes, _ = known_of(4)
+    tasks = np.array([17, 0, 3])
+    part = votes.some(tasks)
+    assert part.classes.tolist() == votes.classes[tasks].tolist()
+    for place, task in enumerate(tasks):
+        here, there = part.row == place, votes.row == task
+        assert here.any()
+        assert part.code[here].tolist() == votes.code[there].tolist()
+        assert part.weight[here].tolist() == votes.weight[there].tolist()
+
+
+def test_votes_on_known_tasks_are_collected_from_shards(tmp_path):
+    crowd = mh.simulate(60, 7, 3, labels_per_task=4, seed=5)
+    tasks = np.array([0, 3, 19, 20, 21, 58, 59])
+    whole = anchoring.known_votes(crowd.log.table, tasks, crowd.truth[tasks])
+    shards = write_shards(crowd.log, tmp_path / "shards", n_shards=5)
+    parts = anchoring.known_votes(shards.passes, tasks, crowd.truth[tasks])
+    for name in ("row", "code", "weight", "classes"):
+        np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
+    assert (parts.n_workers, parts.n_classes) == (7, 3)
 
 
 def loss(known, z, scales, correction):
