@@ -29,8 +29,8 @@ AUDIT := $(VENV)/stamp-audit
 DOCS := $(VENV)/stamp-docs
 RELOCK := $(VENV)/stamp-lock
 
-# Programs of cargo that only some targets need are kept out of the user's own. They are waited for once and run for
-# seconds, so that nobody optimises them.
+# Programs of cargo that only some targets need are kept out of the user's own. They are compiled once and run for
+# seconds, so they are not optimized.
 CARGO_TOOLS := $(abspath $(VENV))/cargo
 WITH_CARGO_TOOLS := PATH="$(CARGO_TOOLS)/bin:$$PATH"
 
@@ -51,7 +51,7 @@ FUZZ_PYTHON := load read export shard conll fields
 MUTANTS_SAMPLE ?= 20
 MUTANTS_SEED ?= 1
 
-# What is told to cargo audit: `--db FOLDER --no-fetch` where the advisories cannot be fetched.
+# Arguments of cargo audit: `--db FOLDER --no-fetch` where the advisories cannot be fetched.
 AUDIT_ARGS ?=
 
 RUST_SOURCES := $(shell find rust -name '*.rs')
@@ -72,7 +72,7 @@ endif
 # what it compiled, each would compile the whole library again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Cargo locks its directory anyway, and interleaved logs help nobody.
+# Cargo locks its directory anyway, and interleaved logs are hard to read.
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
@@ -86,7 +86,7 @@ help: ## list the targets
 
 build: $(EXTENSION) ## make .venv and compile the release extension into it
 
-demo: build ## simulate a million annotations, aggregate them, show accuracy beside confidence and the worst workers
+demo: build ## simulate a million annotations, aggregate them, show accuracy next to confidence and the worst workers
 	@mkdir -p demo
 	$(BIN)/manyhands simulate --tasks 200000 --workers 1000 --classes 5 --labels-per-task 5 --seed 0 \
 		--crowd class-conditional=0.915,spammers=0.08,adversary=0.005 -o demo/log.parquet --truth demo/truth.parquet
@@ -103,7 +103,7 @@ check: $(EXTENSION) $(CHECK) ## the quick tier: ruff, and the Python tests that 
 	$(PY) -m pytest $(PARALLEL) --quick tests
 	@echo "make check: all passed"
 
-# The quick checks come first, so that a slip in formatting is told before anything is compiled.
+# The quick checks come first, so that a slip in formatting is reported before anything is compiled.
 test: lint test-rust test-python ## all Rust and Python tests, lint and types
 	@$(call warn_missing,fmt,rustfmt) $(call warn_missing,clippy,clippy) echo "make test: all passed"
 
@@ -156,7 +156,7 @@ mutants: $(EXTENSION) $(DEV) $(MUTANTS) ## change the code at random, MUTANTS_SA
 	$(WITH_CARGO_TOOLS) $(PY) scripts/rust_mutants.py --sample $(MUTANTS_SAMPLE) --seed $(MUTANTS_SEED) || failed=1; \
 	exit $$failed
 
-# Versions that are in the file stay, unless LOCK_ARGS=--upgrade, or LOCK_ARGS="--upgrade-package NAME", says otherwise.
+# Versions that are in the file stay, unless LOCK_ARGS=--upgrade, or LOCK_ARGS="--upgrade-package NAME".
 lock: $(RELOCK) ## write requirements/lock.txt from the groups of pyproject.toml (LOCK_ARGS=--upgrade for newer versions)
 	$(PY) -m uv pip compile --quiet --universal --python-version 3.11 --no-annotate \
 		--custom-compile-command "make lock" $(LOCK_ARGS) --output-file $(LOCK) pyproject.toml \
@@ -186,7 +186,7 @@ clean: ## delete everything that can be made again
 
 # --- the parts of `make test` ---------------------------------------------------------------------------------------
 
-# A minimal toolchain lacks rustfmt and clippy. That is no fault of the code, so it is reported and not failed.
+# A minimal toolchain lacks rustfmt and clippy. That does not depend on the code, so it is reported and does not fail.
 has_component = cargo $(1) --version >/dev/null 2>&1
 warn_missing = $(has_component) || echo "skipped: $(2) is not installed (rustup component add $(2))";
 
