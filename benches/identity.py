@@ -174,9 +174,11 @@ def attributes(model: Any) -> dict[str, str]:
 
 def fit_hashes(cls: type[Any] | None, table: Any) -> dict[str, str]:
     """Fit and hash, or name the exception."""
-    settings = {"distance": "levenshtein"} if isinstance(table, mh.Objects) else {}
+    settings: dict[str, Any] = {"distance": "levenshtein"} if type(table) is mh.Objects else {}
+    if cls is not None and cls.__name__ == "WeightedMean":
+        settings["weights"] = {worker: 1 + len(str(worker)) for worker in table.workers.tolist()}
     try:
-        return attributes(mh.aggregate(table, **settings) if cls is None else cls(**settings).fit(table))
+        return attributes(mh.aggregate(table) if cls is None else cls(**settings).fit(table))
     except Exception as error:
         return {"raised": f"{type(error).__name__}"}
 
