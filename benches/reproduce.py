@@ -74,9 +74,8 @@ class Result:
     minutes: float = 0
     #: Whether the claim is ours and not the paper's: an extension, or something that it names as open.
     ours: bool = False
-    #: File in docs/images that draws the result, and what it shows.
-    figure: str = ""
-    caption: str = ""
+    #: Files in docs/images that draw the result, and what each shows.
+    figures: dict[str, str] = field(default_factory=dict)
     #: The paper's own figures, by the first cell of a row.
     paper: dict[str, str] = field(default_factory=dict)
 
@@ -182,8 +181,8 @@ def entry(result: Result) -> str:
     parts = [f"### {result.where}: {result.verdict}", f"**{claim}.** {result.claim}"]
     if not result.command:
         return "\n\n".join([*parts, f"**Why not.** {result.why}"])
-    figure = [f"![{result.caption}](../images/{result.figure})"] if result.figure else []
-    parts += [f"**Here.** {result.data}", *tables(result), *figure, f"**Result.** {result.why}"]
+    figures = [f"![{caption}](../images/{file})" for file, caption in result.figures.items()]
+    parts += [f"**Here.** {result.data}", *tables(result), *figures, f"**Result.** {result.why}"]
     parts.append(f"`python {result.command}`, about {result.minutes:g} minutes on two cores.")
     return "\n\n".join(parts)
 
