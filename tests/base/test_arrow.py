@@ -67,3 +67,23 @@ assert not loaded, loaded
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_judges_are_measured_without_pandas(tmp_path):
+    """Arrow imports it for lists that become arrays, which is a third of what a short command takes."""
+    rows = [
+        f"t{task},{judge},{'pass' if (task + at) % 3 else ''}" for task in range(40) for at, judge in enumerate("ab")
+    ]
+    (tmp_path / "log.csv").write_text("\n".join(["task,judge,verdict", *rows]) + "\n")
+    (tmp_path / "gold.csv").write_text("task,label\n" + "".join(f"t{task},pass\n" for task in range(30)))
+    files = [str(tmp_path / name) for name in ("log.csv", "gold.csv", "page.html", "page.json")]
+    arguments = ["judges", files[0], "--gold", files[1], "-q", "-o", files[2], "--json", files[3]]
+    script = f"""
+import sys
+from manyhands.cli import main
+assert main({arguments!r}) == 0
+loaded = {{"pandas", "scipy"}} & {{*sys.modules}}
+assert not loaded, loaded
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

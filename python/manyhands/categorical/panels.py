@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyhands import metrics
+from manyhands._base import arrow
 from manyhands._base.checks import check_number, plural
 from manyhands._base.estimator import Array
 from manyhands._base.fitted import number, numbers, part, setting, texts
@@ -243,7 +244,7 @@ class Anchored(Aggregator):
         gold_skills = self._agreement.known
         if gold_skills is None:
             return frame
-        return frame.append_column("n_gold", [np.rint(gold_skills.seen).astype(np.int64)])
+        return frame.append_column("n_gold", arrow.from_numpy(np.rint(gold_skills.seen).astype(np.int64)))
 
     def _clamped(self) -> Any:
         return None

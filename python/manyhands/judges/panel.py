@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from manyhands._base.checks import check_choice, check_number, plural, preview, 
 from manyhands._base.estimator import Array
 from manyhands.audit.effective import EffectiveNumber
 from manyhands.audit.groups import groups
-from manyhands.judges.biases import bias_rows, drift_rows, failure_rows, judge_rows
+from manyhands.judges.biases import Rows, bias_rows, drift_rows, failure_rows, judge_rows
 from manyhands.judges.estimates import (
     FEWEST,
     LEVEL,
@@ -30,13 +30,16 @@ from manyhands.judges.estimates import (
     predict,
     score_of,
 )
-from manyhands.judges.part import TINY, Features, Part, times
+from manyhands.judges.part import TINY, Features, Ints, Part, times
 from manyhands.judges.planning import NextLabels, inclusion, systematic
 from manyhands.judges.verdicts import KINDS, Coded, Encoded, encode, need_labels, split_people, table_of
 from manyhands.metrics.intervals import student_quantile
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+#: A table as lists, which is quicker to make than one of Arrow.
+Columns = dict[str, list[Any]]
 
 #: Share of the next labels that is drawn with equal probabilities.
 _EVEN = 0.5
@@ -281,6 +284,9 @@ class Panel:
 
     def scores(self) -> pa.Table:
         """Return one row per criterion and system, as an Arrow table: the score, its interval and what it rests on."""
+        return _frame(self._scores())
+
+    def _scores(self) -> Columns:
         rows = []
         for name, part in self._parts.items():
             part.need_gold("a score")
@@ -300,7 +306,7 @@ class Panel:
                     "gold_only_high": one and one.gold_only[2],
                 }
                 rows.append(row)
-        return _frame(rows, ("criterion", "system"))
+        return _columns(rows, ("criterion", "system"))
 
     def difference(self, first: Any, second: Any) -> Difference:
         """How much higher `first` scores than `second`, with a 95 % interval.
@@ -411,13 +417,18 @@ class Panel:
         labels the judge gives on average. Each has its interval in the columns ``…_low`` and ``…_high``. ``skill`` and
         ``skill_error`` are those of :class:`Consensus`.
         """
-        rows = []
-        for name, part in self._parts.items():
-            rows += judge_rows(part, name)
-        return _frame(rows, ("criterion", "judge", "family"))
+        return _frame(self._rows(judge_rows, "family"))
+
+    def _rows(self, of_part: Callable[[Part, Any], Rows], *texts: str) -> Columns:
+        """Columns of what a function returns of each criterion; those in `texts` have names."""
+        rows = [row for name, part in self._parts.items() for row in of_part(part, name)]
+        return _columns(rows, ("criterion", "judge", *texts))
 
     def confusion(self, judge: Any) -> pa.Table:
         """Count a judge's verdicts on labeled items: one row per human label, one column per verdict."""
+        return _frame(self._confusion(judge))
+
+    def _confusion(self, judge: Any) -> Columns:
         part = self._part("confusion")
         data = part.data
         if not data.is_classes:
@@ -432,8 +443,8 @@ class Panel:
         reply = np.where(data.label[rows] < 0, len(data.classes), data.label[rows])
         np.add.at(table, (place[data.item[rows]], reply), 1)
         columns: dict[str, Any] = {"human": [str(one) for one in data.classes]}
-        columns |= {str(one): table[:, code] for code, one in enumerate(data.classes)}
-        return arrow.table(columns | {"(failed)": table[:, -1]})
+        columns |= {str(one): table[:, code].tolist() for code, one in enumerate(data.classes)}
+        return columns | {"(failed)": table[:, -1].tolist()}
 
     def biases(self) -> pa.Table:
         """Test whether verdicts depend on position, length and the judge's own family; one row per test.
@@ -443,24 +454,15 @@ class Panel:
         ``found`` is whether it differs from 0 at a false-discovery rate of 5 % (Benjamini & Hochberg). The row of judge
         "(all)" is measured on human labels alone: a bias that all judges share.
         """
-        rows = []
-        for name, part in self._parts.items():
-            rows += bias_rows(part, name)
-        return _frame(rows, ("criterion", "bias", "judge"))
+        return _frame(self._rows(bias_rows, "bias"))
 
     def failures(self) -> pa.Table:
         """Count failed and missing verdicts: one row per judge, and where they fall (system, class, long items)."""
-        rows = []
-        for name, part in self._parts.items():
-            rows += failure_rows(part, name)
-        return _frame(rows, ("criterion", "judge", "where"))
+        return _frame(self._rows(failure_rows, "where"))
 
     def drift(self) -> pa.Table:
         """Test whether judges change over time, relative to each other; needs a column of times."""
-        rows = []
-        for name, part in self._parts.items():
-            rows += drift_rows(part, name)
-        return _frame(rows, ("criterion", "judge"))
+        return _frame(self._rows(drift_rows))
 
     # --------------------------------------------------------------------------------------------- answers
 
@@ -575,8 +577,17 @@ class Panel:
         n : int, default 50
             Number of items.
         """
-        check_number("n", n, least=1, whole=True)
         part = self._part("next_labels")
+        data, (rows, chance, width, gain) = part.data, self._plan(part, n)
+        columns: dict[str, Any] = {"task": Coded(data.tasks, data.task_of[rows]).values()}
+        if len(data.systems) > 1:
+            columns["system"] = Coded(data.systems, data.system_of[rows]).values()
+        columns |= {"consensus": part.consensus[rows], "probability": chance}
+        return NextLabels(arrow.table(columns), width, gain, len(part.gold[0]))
+
+    def _plan(self, part: Part, n: int) -> tuple[Ints, Array, float, float]:
+        """Items to label next with their probabilities, and half of the interval's width before and after."""
+        check_number("n", n, least=1, whole=True)
         data = part.data
         item, _, others, _ = part.labeled()
         if not len(others):
@@ -598,11 +609,7 @@ class Panel:
         if now is not None:
             width = now.half_width
             gain = width * math.sqrt(len(item) / (len(item) + n))
-        columns: dict[str, Any] = {"task": Coded(data.tasks, data.task_of[others[rows]]).values()}
-        if len(data.systems) > 1:
-            columns["system"] = Coded(data.systems, data.system_of[others[rows]]).values()
-        columns |= {"consensus": part.consensus[others[rows]], "probability": chance[rows]}
-        return NextLabels(arrow.table(columns), width, gain, len(item))
+        return others[rows], chance[rows], width, gain
 
     def report(self, path: str | os.PathLike[str], *, title: str | None = None) -> Path:
         """Write one HTML page with everything that can be stated, and return its path.
@@ -685,10 +692,10 @@ def _population(group: list[Any], population: Mapping[Any, float] | None, n: int
     return np.array([entry[name] / counts[name] for name in names]) * n
 
 
-def _frame(rows: Sequence[Mapping[str, Any]], texts: Iterable[str]) -> pa.Table:
-    """An Arrow table of rows; columns of names are text, and left out where nothing has one."""
+def _columns(rows: Sequence[Mapping[str, Any]], texts: Iterable[str]) -> Columns:
+    """Columns of rows; those of names are text, and left out where nothing has one."""
     names = list(dict.fromkeys(name for row in rows for name in row))
-    columns: dict[str, Any] = {}
+    columns: Columns = {}
     for name in names:
         values = [row.get(name) for row in rows]
         if name in texts:
@@ -698,6 +705,11 @@ def _frame(rows: Sequence[Mapping[str, Any]], texts: Iterable[str]) -> pa.Table:
         else:
             values = [None if isinstance(value, float) and math.isnan(value) else value for value in values]
         columns[name] = values
+    return columns
+
+
+def _frame(columns: Columns) -> pa.Table:
+    """An Arrow table, which imports pandas where it is installed."""
     import pyarrow as pa
 
     return pa.table(columns)

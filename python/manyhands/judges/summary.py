@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from manyhands._base.checks import check_between, check_number, plural
+from manyhands.judges.biases import bias_rows, drift_rows, failure_rows, judge_rows
 from manyhands.judges.estimates import Difference
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def as_dict(panel: Panel, *, next_labels: int = NEXT) -> dict[str, Any]:
         "warnings": list(panel.warnings),
     }
     enough = panel.n_gold >= 2
-    content["scores"] = panel.scores().to_pylist() if enough else None
+    content["scores"] = _records(panel._scores()) if enough else None
     content["why_no_scores"] = None if enough else "a score needs human labels; judges cannot show how wrong they are"
     parts = []
     for name in panel.criteria:
@@ -49,28 +50,33 @@ def as_dict(panel: Panel, *, next_labels: int = NEXT) -> dict[str, Any]:
         part["confusion"] = _confusions(one)
         parts.append(part)
     content["panels"] = parts
-    content["judge_table"] = panel.judges_frame().to_pylist()
-    content["biases"] = panel.biases().to_pylist()
-    content["failures"] = panel.failures().to_pylist()
-    content["drift"] = panel.drift().to_pylist() if panel.timed else None
+    content["judge_table"] = _records(panel._rows(judge_rows, "family"))
+    content["biases"] = _records(panel._rows(bias_rows, "bias"))
+    content["failures"] = _records(panel._rows(failure_rows, "where"))
+    content["drift"] = _records(panel._rows(drift_rows)) if panel.timed else None
     cleaned: dict[str, Any] = _finite(content)
     return cleaned
+
+
+def _records(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    """Rows of a table; Arrow would import pandas for them."""
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
 def _plan(panel: Panel, n: int) -> dict[str, Any] | None:
     """What the next labels would buy; None where every item has one."""
     try:
-        plan = panel.next_labels(n)
+        rows, _, width, after = panel._plan(panel._part("next_labels"), n)
     except ValueError:
         return None
-    return {"n": len(plan), "half_width": plan.half_width, "half_width_after": plan.half_width_after}
+    return {"n": len(rows), "half_width": width, "half_width_after": after}
 
 
 def _confusions(panel: Panel) -> list[dict[str, Any]] | None:
     """One row per judge and human label: how often each verdict was given; None for numbers or without human labels."""
     if not panel.classes or panel.n_gold < 2:
         return None
-    return [{"judge": judge} | row for judge in panel.judges for row in panel.confusion(judge).to_pylist()]
+    return [{"judge": judge} | row for judge in panel.judges for row in _records(panel._confusion(judge))]
 
 
 def plan_text(plan: dict[str, Any]) -> str:
@@ -161,7 +167,7 @@ def failed_gates(
 def scores_of(panel: Panel, compared: bool) -> list[dict[str, Any]]:
     """Scores of one criterion: of each system, or of all items."""
     if compared and len(panel.systems) > 1:
-        rows = panel.scores().to_pylist()
+        rows = _records(panel._scores())
         for row in rows:
             if row["estimate"] is None:
                 about = "" if row.get("criterion") is None else f" on {row['criterion']!r}"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from manyhands._base import arrow
 from manyhands._base.checks import plural, preview, warn_of_data
 from manyhands._base.estimator import Array
 from manyhands._base.frames import WEAK, WELL_KNOWN, known_among, names_of, normalize_name
@@ -105,8 +106,10 @@ class Coded:
             return cls._of_mixed(column.to_pylist())
         encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
         names = encoded.dictionary.to_pylist()
-        codes = encoded.indices.fill_null(len(names)).to_numpy(zero_copy_only=False).astype(np.int64)
+        # `fill_null` and `to_numpy` of Arrow import pandas.
+        codes = arrow.to_numpy(encoded.indices).astype(np.int64)
         if encoded.indices.null_count:
+            codes[arrow.nulls(encoded.indices)] = len(names)
             names.append(None)
         return cls(names, codes)._sorted()
 
