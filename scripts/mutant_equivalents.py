@@ -90,6 +90,10 @@ RUST_EQUIVALENTS: dict[str, str] = {
     "defer/dual.rs: let mut second = point.residual > NEAR; → let mut second = point.residual >= NEAR;": (
         "a residual that is the threshold to the last bit; first derivatives serve there too"
     ),
+    "defer/dual.rs: second = next.residual > NEAR || next.residual > 0.1 * point.residual; → "
+    "second = next.residual > NEAR || next.residual > 0.1 + point.residual;": (
+        "when second derivatives are computed again: old ones take more steps to the same point"
+    ),
     "masks/columns.rs: stretch_starts: with_room(found.len() + 1)?, → stretch_starts: with_room(found.len() - 1)?,": (
         "room that is reserved beforehand; a vector grows"
     ),

@@ -100,8 +100,18 @@ def test_columns_of_the_truth_are_chosen(tmp_path: Path, capsys: pytest.CaptureF
     log.write_text("task,worker,value\n" + "".join(f"q{t},{w},{t}\n" for t in range(6) for w in "abc"))
     # What has the well-known names are other ids and other values.
     truth.write_text("task,value,document,level\n" + "".join(f"q{5 - t},99,q{t},{t + 2}\n" for t in range(6)))
-    asked = ["aggregate", str(log), "--kind", "numeric", "--method", "mean", "-o", str(tmp_path / "out.csv"), "--json"]
-    assert main([*asked, "--evaluate", str(truth), "--truth-task", "document", "--truth-label", "level"]) == 0
+    command = [
+        "aggregate",
+        str(log),
+        "--kind",
+        "numeric",
+        "--method",
+        "mean",
+        "-o",
+        str(tmp_path / "out.csv"),
+        "--json",
+    ]
+    assert main([*command, "--evaluate", str(truth), "--truth-task", "document", "--truth-label", "level"]) == 0
     assert json.loads(capsys.readouterr().out)["evaluation"]["rmse"] == pytest.approx(2)
 
 

@@ -107,6 +107,15 @@ def test_assignment_of_nothing_and_of_one():
     assert assign([[-np.inf, -1e300], [1e300, -np.inf]], 1, 1).tolist() == [1, 0]
 
 
+def test_a_bad_score_is_named_wherever_it_is():
+    """Rows are looked at in blocks of 4096, whose numbers count."""
+    for row in (4100, 9000):
+        scores = np.zeros((10_000, 2))
+        scores[row, 1] = np.nan
+        with pytest.raises(ValueError, match=f"NaN in row {row};"):
+            assign(scores)
+
+
 @pytest.mark.parametrize(
     ("scores", "lower", "upper", "message"),
     [

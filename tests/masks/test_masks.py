@@ -343,6 +343,20 @@ def test_kernels_match_their_twins(seed: int) -> None:
         at, pairs = at + known.size, pairs + 16
 
 
+def test_distances_in_large_masks_match_their_twin() -> None:
+    """Beyond a reach of 126 pixels, squares of distances are no longer small numbers."""
+    image = np.zeros((3, 330, 320), np.int64)
+    image[:, 12:318, 10:310] = 1
+    image[1, 160:163, 150:153] = 0
+    image[2, 20:23, 14] = 0
+    masks = mh.Masks.from_arrays([0] * 3, [0, 1, 2], list(image))
+    like = _core.shape_likeness(packed_runs(masks), most=0.8)
+    far = twin.distances(image, 1, 0.8)
+    assert 0.8 * twin.thickness(image) > 140
+    np.testing.assert_allclose(like["means"], far.mean(axis=1), atol=1e-6)
+    np.testing.assert_allclose(like["products"].reshape(3, 3), far @ far.T / far.shape[1], atol=1e-6)
+
+
 @pytest.mark.parametrize(("seed", "size"), [(1, 20), (2, 20), (3, 28), (4, 12)])
 def test_shapes_match_their_twin(seed: int, size: int) -> None:
     crowd = mh.simulate(4, size=size, good=3, loose=1, tight=0, careless=1, seed=seed, kind="masks")
