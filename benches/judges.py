@@ -13,6 +13,7 @@ import argparse
 import json
 import math
 import time
+import zlib
 from collections import Counter
 from pathlib import Path
 
@@ -109,13 +110,21 @@ def multi(y: np.ndarray, rows: np.ndarray, verdicts: np.ndarray) -> tuple[float,
     return float(interval.lower_bound), float(interval.upper_bound)
 
 
+def draws_of(name: str) -> np.random.Generator:
+    """Random numbers of a scenario, the same whichever scenarios run."""
+    return np.random.default_rng(zlib.crc32(name.encode()))
+
+
 def scenario(
-    name: str, part: Part, truth: np.ndarray, draws: int, rng, *, share=True, bounds=(0.0, 1.0), clusters=None,
+    name: str, part: Part, truth: np.ndarray, draws: int, *, share=True, bounds=(0.0, 1.0), clusters=None,
     sample=everywhere,
 ):  # fmt: skip
     """Coverage and mean half-width by number of labels and estimator."""
+    if ONLY not in name:
+        return []
     every, rows = part.features.rows(np.arange(len(truth))), []
-    for n in SIZES if ONLY in name else ():
+    rng = draws_of(name)
+    for n in SIZES:
         if n > len(truth) // 4:
             continue
         hits: dict[str, list] = {}
@@ -143,17 +152,18 @@ def scenario(
             cover, half = np.mean(outcomes, axis=0)
             rows.append({"scenario": name, "n": n, "method": method, "coverage": cover, "half_width": half})
             rows[-1]["draws"] = len(outcomes)
-    if rows:
-        print(table(rows), flush=True)
+    print(table(rows), flush=True)
     return rows
 
 
-def differences(name: str, parts: tuple[Part, Part], truths, draws: int, rng, *, clusters=None) -> list[dict]:
+def differences(name: str, parts: tuple[Part, Part], truths, draws: int, *, clusters=None) -> list[dict]:
     """The same for differences of two systems on the same items."""
-    rows, d = [], truths[0] - truths[1]
+    if ONLY not in name:
+        return []
+    rows, d, rng = [], truths[0] - truths[1], draws_of(name)
     items = np.arange(len(d))
     every = parts[0].features.rows(items) - parts[1].features.rows(items)
-    for n in SIZES if ONLY in name else ():
+    for n in SIZES:
         outcomes = []
         for _ in range(draws):
             pop, mine = rng.integers(0, len(d), len(d)), items
@@ -174,8 +184,7 @@ def differences(name: str, parts: tuple[Part, Part], truths, draws: int, rng, *,
         cover, half, plain, wide = np.mean(outcomes, axis=0)
         rows.append({"scenario": name, "n": n, "method": "manyhands", "coverage": cover, "half_width": half})
         rows.append({"scenario": name, "n": n, "method": "gold, t", "coverage": plain, "half_width": wide})
-    if rows:
-        print(table(rows), flush=True)
+    print(table(rows), flush=True)
     return rows
 
 
@@ -247,11 +256,21 @@ def effective(data: Path) -> None:
         strata = np.unique(truth, return_inverse=True)[1]
         one = from_errors(item, judge, wrong[item, judge], strata, wrong.shape[1])
         best = 1 - np.nanmean(wrong, axis=0).min()
-        print(f"{name}, best judge {best:.3f}: {one}, {one.eigenvalue:.2f} by the eigenvalue, null {one.null:.1f}")
+        kish, largest = plain(wrong)
+        print(
+            f"{name}, best judge {best:.3f}, {len(wrong)} items: {one}, {one.eigenvalue:.2f} by the eigenvalue, null "
+            f"{one.null:.1f}; plain {kish:.2f}, {largest:.2f}"
+        )
+
+
+def plain(wrong: np.ndarray) -> tuple[float, float]:
+    """Kish's number and that of the largest eigenvalue, from correlations of errors over all items."""
+    correlation = np.asarray(np.ma.corrcoef(np.ma.masked_invalid(wrong), rowvar=False))
+    return len(correlation) ** 2 / correlation.sum(), len(correlation) / np.linalg.eigvalsh(correlation)[-1]
 
 
 def levels(sizes: tuple[int, ...] = (30, 60, 100)) -> None:
-    """Print the type-I error of the tests of replacement at 5 %, exactly: the sum over all outcomes they reject."""
+    """Print the type-I error of the tests of replacement at 5 %, exactly: summed over all outcomes."""
     tests = ("t", "score")
     head = " | ".join(f"{test}, {n} items" for test in tests for n in sizes)
     print(f"| annotator wins, judge wins | {head} |\n| --- {'| --: ' * len(tests) * len(sizes)}|")
@@ -343,40 +362,38 @@ def main() -> None:
     began, rows = time.process_time(), []
     for share in (0.5, 0.3, 0.1, 0.05):
         verdicts, truth = simulate(rng, share)
-        rows += scenario(f"simulated, share {share:g}", part_of(verdicts), truth, args.draws, rng)
+        rows += scenario(f"simulated, share {share:g}", part_of(verdicts), truth, args.draws)
     verdicts, truth = simulate(rng, 0.3)
     missing = np.where(rng.random(verdicts.shape) < np.where(truth[:, None] == 1, 0.45, 0.25), np.nan, verdicts)
     missing[:, 0] = np.where(np.isnan(missing).all(axis=1), verdicts[:, 0], missing[:, 0])
-    rows += scenario("simulated, 30 % of verdicts missing", part_of(missing), truth, args.draws, rng)
+    rows += scenario("simulated, 30 % of verdicts missing", part_of(missing), truth, args.draws)
     base = rng.normal(size=N_ITEMS // 5).repeat(5)
     truth = (0.6 * base + 0.8 * rng.normal(size=N_ITEMS) > 0.52).astype(float)
     verdicts = (2 * truth - 1)[:, None] + 1.3 * rng.normal(size=(N_ITEMS, 9)) + 0.8 * rng.normal(size=(N_ITEMS, 1)) > 0
-    rows += scenario("simulated, clusters of 5", part_of(verdicts * 1.0), truth, args.draws, rng, clusters=5)
+    rows += scenario("simulated, clusters of 5", part_of(verdicts * 1.0), truth, args.draws, clusters=5)
     other = (0.6 * base + 0.8 * rng.normal(size=N_ITEMS) > 0.2).astype(float)
     scores = 3 + base + rng.normal(size=N_ITEMS)
     grades = np.clip(np.round(scores), 1, 5)
     noisy = part_of(np.clip(np.round(scores[:, None] + rng.normal(size=(N_ITEMS, 9))), 1, 5), "numeric")
     rows += scenario(
-        "simulated, clusters of 5, mean", noisy, grades, args.draws, rng, share=False, bounds=(1, 5), clusters=5
+        "simulated, clusters of 5, mean", noisy, grades, args.draws, share=False, bounds=(1, 5), clusters=5
     )
     parts = tuple(
         part_of(((2 * t - 1)[:, None] + rng.normal(size=(N_ITEMS, 9)) + rng.normal(size=(N_ITEMS, 1)) > 0) * 1.0)
         for t in (truth, other)
     )
-    rows += differences("simulated, clusters of 5, paired", parts, (truth, other), args.draws, rng, clusters=5)
+    rows += differences("simulated, clusters of 5, paired", parts, (truth, other), args.draws, clusters=5)
     verdicts, truth = simulate(rng, 0.3)
-    rows += scenario(
-        "simulated, useless judges", part_of((rng.random(verdicts.shape) < 0.3) * 1.0), truth, args.draws, rng
-    )
+    rows += scenario("simulated, useless judges", part_of((rng.random(verdicts.shape) < 0.3) * 1.0), truth, args.draws)
     part = part_of(verdicts)
     strata = (rng.random(N_ITEMS) < np.where(truth == 1, 0.5, 0.1)).astype(int)
     for name, sampler in (("strata", of_strata(strata)), ("unequal sampling", of_doubt(part.consensus))):
-        rows += scenario(f"simulated, {name}", part, truth, args.draws, rng, sample=sampler)
+        rows += scenario(f"simulated, {name}", part, truth, args.draws, sample=sampler)
     grades = np.clip(np.round(3 + rng.normal(size=N_ITEMS)), 1, 5)
     noise = 0.7 * rng.normal(size=(N_ITEMS, 1)) + 0.7 * rng.normal(size=(N_ITEMS, 9))
     scores = np.clip(np.round(grades[:, None] + rng.normal(0, 0.5, 9) + noise), 1, 5)
     rows += scenario(
-        "simulated, mean grade 1 to 5", part_of(scores, "numeric"), grades, args.draws, rng, share=False, bounds=(1, 5)
+        "simulated, mean grade 1 to 5", part_of(scores, "numeric"), grades, args.draws, share=False, bounds=(1, 5)
     )
     shared = rng.random(N_ITEMS)
     truths = tuple((0.5 * shared + 0.5 * rng.random(N_ITEMS) < cut).astype(float) for cut in (0.6, 0.5))
@@ -384,12 +401,12 @@ def main() -> None:
         part_of(((2 * t - 1)[:, None] + rng.normal(size=(N_ITEMS, 9)) + rng.normal(size=(N_ITEMS, 1)) > 0) * 1.0)
         for t in truths
     )
-    rows += differences("simulated, paired difference", parts, truths, args.draws, rng)
+    rows += differences("simulated, paired difference", parts, truths, args.draws)
     folder = Path(args.data) / "judges_civil"
     if folder.is_dir():
         for share in (0.3, 0.1):
             scores, truth = civil(folder, share, rng)
-            rows += scenario(f"Civil Comments, share {share:g}", part_of(scores, "numeric"), truth, args.draws, rng)
+            rows += scenario(f"Civil Comments, share {share:g}", part_of(scores, "numeric"), truth, args.draws)
     for name, numbers in (("framing", False), ("lgbteen", False), ("cebab_stars", True)):
         folder = Path(args.data) / f"judges_{name}"
         if folder.is_dir():
@@ -397,7 +414,7 @@ def main() -> None:
             part = part_of(verdicts, "numeric" if numbers else None)
             bounds = (1.0, 5.0) if numbers else (0.0, 1.0)
             what = "mean grade" if numbers else f"share {truth.mean():.2f}"
-            rows += scenario(f"{name}, {what}", part, truth, args.draws, rng, share=not numbers, bounds=bounds)
+            rows += scenario(f"{name}, {what}", part, truth, args.draws, share=not numbers, bounds=bounds)
     print(table(rows))
     print(f"{time.process_time() - began:.0f} s of processor, {args.draws:,} draws")
     if args.out:

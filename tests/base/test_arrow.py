@@ -85,5 +85,5 @@ assert main({arguments!r}) == 0
 loaded = {{"pandas", "scipy"}} & {{*sys.modules}}
 assert not loaded, loaded
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    outcome = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert outcome.returncode == 0, outcome.stderr
