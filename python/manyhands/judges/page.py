@@ -218,8 +218,8 @@ def _scores(content: dict[str, Any]) -> str:
             ]
             for criterion, each in pairs
         ]
-        head = (*_first(several), "Systems", "Difference", "95 % interval", "", "Compared on")
-        body += "<h3>Differences</h3>" + _table(head, lines, (len(head) - 4, len(head) - 3))
+        heads = (*_first(several), "Systems", "Difference", "95 % interval", "", "Compared on")
+        body += "<h3>Differences</h3>" + _table(heads, lines, (len(heads) - 4, len(heads) - 3))
     return body + _next(content)
 
 
