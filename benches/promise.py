@@ -86,6 +86,8 @@ class Case:
     right: Any
     #: Answers of each worker to all tasks.
     answers: Any
+    #: Known classes; None for other kinds.
+    truth: Any = None
 
     @property
     def codes(self) -> Any:
@@ -172,7 +174,7 @@ def of_classes(name: str, votes: Any, known: dict[str, str]) -> Case:
     here = row[tasks] >= 0
     right = np.asarray(votes.labels[labels[here]] == truth[row[tasks[here]]], bool)
     wrong = np.asarray(model.labels_[index] != truth)
-    return Case(name, model, index, wrong, row[tasks[here]], workers[here], right, votes.labels_per_worker)
+    return Case(name, model, index, wrong, row[tasks[here]], workers[here], right, votes.labels_per_worker, truth)
 
 
 def of_other(name: str, log: Any, known: dict[str, Any], is_right: Any) -> Case:
@@ -304,6 +306,29 @@ def measure(case: Case, splits: int) -> dict[str, Any]:
             stopped = stop[index]
             n_wrong = float(wrong[stopped].mean()) if stopped.any() else 0.0
             figures[error] |= {"stopping": float(stop.mean()), "stopping_wrong": n_wrong}
+    if case.truth is not None:
+        for error, (share, size) in sets(case, splits).items():
+            figures[error] |= {"sets_broken": share, "set_size": size}
+    return figures
+
+
+def sets(case: Case, splits: int) -> dict[float, tuple[float, float]]:
+    """How often sets of classes miss the right one too often, and classes per set, by error."""
+    posterior = case.model.posterior_
+    place = {name: at for at, name in enumerate(case.model.classes_.tolist())}
+    codes = np.array([place.get(label, -1) for label in case.truth.tolist()])
+    scores = np.where(codes >= 0, posterior[case.index, codes], 0.0)
+    flat, top = np.sort(posterior, axis=None), np.sort(posterior.max(axis=1))
+    n_half, figures = len(scores) // 2, {}
+    for error in ERRORS:
+        rng, n_broken, sizes = np.random.default_rng(0), 0, []
+        nth = guarantee.n_excluded(n_half, len(scores) - n_half, error, CONFIDENCE)
+        for _ in range(splits):
+            half, rest = np.split(rng.permutation(len(scores)), [n_half])
+            least = np.partition(scores[half], nth)[nth] if nth >= 0 else 0.0
+            n_broken += ((scores[rest] < least) & case.wrong[rest]).mean() > error
+            sizes.append((len(flat) - np.searchsorted(flat, least) + np.searchsorted(top, least)) / len(top))
+        figures[error] = float(n_broken / splits), float(np.mean(sizes))
     return figures
 
 
@@ -369,6 +394,13 @@ def summary(rows: list[dict[str, Any]]) -> str:
             f"average, {percent(worst[error]['broken'], 1)} % at worst ({worst['name']}). Tasks kept on average "
             f"{all_kept} %, by the best judge {judge} %. Of the {len(classes)} rows of classes {ours} %, by "
             f"`collect.stopping` {stopping} %, which exceeds the error on {over} of them."
+        )
+        worst = max((row for row in rows if "sets_broken" in row[error]), key=lambda row: row[error]["sets_broken"])
+        missed, size = (float(np.mean([at[name] for at in classes])) for name in ("sets_broken", "set_size"))
+        lines.append(
+            f"- Sets of classes (`label_sets()`) at {error:g}: more than {error:g} without the right class in "
+            f"{percent(missed, 1)} % of the splits on average, {percent(worst[error]['sets_broken'], 1)} % at worst "
+            f"({worst['name']}), {size:.2f} classes per set."
         )
     return "\n".join(lines)
 

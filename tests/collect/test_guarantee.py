@@ -9,7 +9,7 @@ import pytest
 import manyhands as mh
 from manyhands._base.binomial import binomial_upper
 from manyhands.collect import guarantee
-from manyhands.collect.guarantee import chains, keep_answers, thresholds
+from manyhands.collect.guarantee import chains, keep_answers, n_excluded, thresholds
 from manyhands.errors import DataWarning
 
 
@@ -225,6 +225,18 @@ def test_sets_of_labels_cover_the_right_class(crowd, model):
     # At least 90 % of the sets in at least 90 % of the draws; 80 % of 60 is far below.
     assert np.mean(np.array(covered) >= 0.9) >= 0.8
     assert sets["labels"][0][0] == model.labels_[0]
+
+
+@pytest.mark.parametrize(("n", "unseen"), [(100, 20), (100, 100), (200, 4000)])
+def test_sets_of_the_other_tasks_miss_as_seldom_as_stated(n, unseen):
+    rng, misses = np.random.default_rng(0), []
+    nth = n_excluded(n, unseen, 0.1, 0.9)
+    for _ in range(4000):
+        scores = rng.random(n + unseen)
+        misses.append((scores[n:] < np.sort(scores[:n])[nth]).mean() > 0.1)
+    # A standard error of 0.005; one more would be excluded in vain.
+    assert 0.04 <= np.mean(misses) <= 0.115
+    assert n_excluded(20, 10**6, 0.1, 0.9) == -1
 
 
 def test_other_kinds():

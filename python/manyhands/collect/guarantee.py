@@ -97,8 +97,9 @@ class Promise:
     def label_sets(self) -> pa.Table:
         """Return a set of classes per task that contains the right one, for a softer promise about every task.
 
-        With probability `confidence` over the draw of the known answers, at least 1 - `error` of all sets contain the
-        right class. A task with several classes is narrowed down, not answered. For classes only.
+        With probability `confidence` over the draw of the known answers, at least 1 - `error` of the sets of tasks
+        without a known answer contain the right class. A task with several classes is narrowed down, not answered. For
+        classes only.
 
         Returns
         -------
@@ -107,8 +108,9 @@ class Promise:
 
         Notes
         -----
-        Split conformal prediction by the probability of the right class. The threshold is the order statistic whose
-        coverage, a Beta variable, is at least 1 - error with the stated confidence. Time O(n_tasks · n_classes).
+        Split conformal prediction by the probability of the right class. The threshold is the largest order statistic
+        whose coverage is at least 1 - error with the stated confidence, of all sets that could be drawn (a Beta
+        variable) and of those of this log's other tasks (hypergeometric). Time O(n_tasks · n_classes).
 
         References
         ----------
@@ -123,7 +125,8 @@ class Promise:
         codes = np.array([place.get(name, -1) for name in truth.tolist()])
         posterior = self._model.posterior_
         scores = np.where(codes >= 0, posterior[index, codes], 0.0)
-        least = float(np.sort(scores)[n_excluded(len(scores), self.error, self.confidence)])
+        nth = n_excluded(len(scores), len(posterior) - len(scores), self.error, self.confidence)
+        least = float(np.sort(scores)[nth]) if nth >= 0 else 0.0
         inside = posterior >= least
         # A set is never empty: the answer itself is in.
         inside[np.arange(len(inside)), posterior.argmax(axis=1)] = True
@@ -423,14 +426,16 @@ def thresholds(ordered: Array, n_known: int, error: float, confidence: float) ->
     return np.asarray(values[-1:])
 
 
-def n_excluded(n: int, error: float, confidence: float) -> int:
-    """How many of n known answers may lie outside of their sets, so that at most `error` of all do."""
-    if binomial_upper(0, n, confidence) > error:
-        return 0
-    low, high = 0, n
+def n_excluded(n: int, unseen: int, error: float, confidence: float) -> int:
+    """How many of n known answers may lie outside of their sets, so that at most `error` of all and of the unseen do.
+
+    -1 if even none may.
+    """
+    low, high = -1, n
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if binomial_upper(middle, n, confidence) <= error else (low, middle)
+        passes = chance(middle, n, unseen, error) <= 1 - confidence
+        low, high = (middle, high) if passes else (low, middle)
     return low
 
 
