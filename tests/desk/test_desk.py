@@ -693,6 +693,15 @@ def test_kinds_without_a_decision_per_task_are_named(tmp_path):
     assert not (tmp_path / "log.desk").exists()
 
 
+@pytest.mark.parametrize("answer", [3, None, ["a"], "x" * 100_001])
+def test_texts_are_texts_of_some_length(tmp_path, answer):
+    texts = mh.Texts.from_arrays([1, 1, 2, 2], list("abab"), ["the cat", "a cat", "dog", "dog"])
+    with Desk(mh.aggregate(texts), tmp_path) as desk:
+        with pytest.raises(AnswerError, match="at most 100,000 characters"):
+            desk.question.parse(0, answer)
+        assert desk.question.parse(0, "x" * 100_000) == "x" * 100_000
+
+
 def test_hostile_ids_survive_the_journal_and_the_exports(tmp_path):
     evil = ["</script><script>alert(1)</script>", "=cmd|' /C calc'!A0", 'a"\n,\r\u2028\x1b[31m', "…日本\U0001f600"]
     log = mh.Annotations.from_arrays(tasks=evil * 2, workers=[*"aaaabbbb"], labels=[evil[0], evil[1]] * 4)

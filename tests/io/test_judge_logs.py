@@ -395,6 +395,13 @@ def test_preferences_may_be_coded_in_several_ways(tmp_path: Path, codes: tuple[s
     assert [row["task"] for row in rows] == [0, 1, 2]
 
 
+def test_contexts_are_the_tasks_of_preferences_without_tasks(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("left,right,winner,category\nx,y,x,math\nx,y,y,code\n")
+    rows = open_log(tmp_path / "log.csv").verdicts().to_pylist()
+    assert [row["task"] for row in rows] == ["math", "code"]
+    assert len({row["worker"] for row in rows}) == 1
+
+
 def test_a_column_per_judge_and_objects_by_judge_are_the_same_verdicts(tmp_path: Path) -> None:
     (tmp_path / "wide.csv").write_text("item,a,b\nq1,yes,no\nq2,no,\n")
     keyed = {"a": {"q1": "yes", "q2": "no"}, "b": {"q1": "no", "q2": None}}
