@@ -177,3 +177,10 @@ def test_a_label_without_a_task_is_named_by_its_row(tmp_path):
     path = truth_in(tmp_path, "parquet", ["s", "t", None], ["x", None, "y"])
     with pytest.raises(ValueError, match="row 2"):
         read_gold(path, votes)
+
+
+@pytest.mark.parametrize("gold", [{}, ([], []), {"task": [], "label": []}], ids=["mapping", "pair", "frame"])
+def test_empty_gold_is_named(gold):
+    log = mh.Annotations.from_arrays(["a", "a", "b"], ["x", "y", "x"], ["p", "q", "p"])
+    with pytest.raises(ValueError, match="gold is empty"):
+        mh.aggregate(log, gold=pa.table(gold) if "task" in gold else gold)

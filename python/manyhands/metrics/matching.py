@@ -204,6 +204,8 @@ def _gold_columns(gold: Any) -> tuple[Values, Values]:
             f"gold is a {type(gold).__name__}; give a mapping task -> label, a tuple (tasks, labels), a "
             "frame with the columns task and label, or a pandas Series indexed by task"
         )
+    if not len(pair[0]):
+        raise ValueError("gold is empty: it has no labels")
     return as_values("gold's tasks", pair[0]), as_values("gold's labels", pair[1])
 
 
