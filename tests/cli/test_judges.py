@@ -122,6 +122,18 @@ def test_tables_name_the_criterion_where_there_are_several(verdicts):
     assert main(["judges", "v.csv", "--columns", "criterion=none", "-q"]) == 2
 
 
+def test_the_page_lists_failures_or_states_that_there_are_none(verdicts):
+    everything = "Every judge gave a verdict on every item."
+    assert main(["judges", "v.csv", "-o", "j.html", "-q"]) == 0
+    page = Path("j.html").read_text()
+    assert everything not in page
+    assert "1 of 300" in page.split('id="h-failures"')[1]
+    log = Path("v.csv").read_text().replace(",error,", ",pass,")
+    Path("v.csv").write_text(log)
+    assert main(["judges", "v.csv", "-o", "j.html", "-q"]) == 0
+    assert everything in Path("j.html").read_text()
+
+
 def test_limits_that_hold(verdicts):
     assert (
         main(
