@@ -106,10 +106,10 @@ pub fn match_boxes(drawn: &Drawn<'_>, least: f64, radius: f64, control: &Control
     }
     let least = if drawn.dims == 4 { least } else { NEAR };
     let each = (0..drawn.tasks.len()).into_par_iter();
-    let found = par_tried(each.map(|task| one_task(drawn, task, least, radius, control)))?;
+    let results = par_tried(each.map(|task| one_task(drawn, task, least, radius, control)))?;
     let mut groups = with_room(drawn.workers.len())?;
     let mut n = 0;
-    for task in found {
+    for task in results {
         let most = task.iter().max().map_or(0, |g| g + 1);
         groups.extend(task.iter().map(|g| n + g));
         n += most;
@@ -422,8 +422,8 @@ mod tests {
     fn grouped(workers: &[u32], numbers: &[f64], least: f64, radius: f64) -> Vec<u32> {
         let tasks = [0, workers.len() as u32];
         let dims = numbers.len() / workers.len();
-        let drawn = Drawn { tasks: Tasks(&tasks), workers, numbers, dims };
-        match_boxes(&drawn, least, radius, &Control::default()).unwrap()
+        let input = Drawn { tasks: Tasks(&tasks), workers, numbers, dims };
+        match_boxes(&input, least, radius, &Control::default()).unwrap()
     }
 
     #[test]
@@ -442,25 +442,25 @@ mod tests {
         assert_eq!(grouped(&[0, 1, 0, 1], &points, 0.4, 0.9), [0, 1, 2, 3]);
         assert_eq!(grouped(&[0, 1], &[2.0, 2.0, 2.0, 2.0], 0.4, 0.0), [0, 0]);
         let tasks = [0, 4];
-        let drawn = Drawn { tasks: Tasks(&tasks), workers: &[0, 1, 0, 1], numbers: &points, dims: 2 };
-        let (others, own) = nearest_points(&drawn, &Control::default()).unwrap();
+        let input = Drawn { tasks: Tasks(&tasks), workers: &[0, 1, 0, 1], numbers: &points, dims: 2 };
+        let (others, own) = nearest_points(&input, &Control::default()).unwrap();
         assert_eq!((others, own), (vec![1.0; 4], vec![5.0; 4]));
     }
 
     #[test]
     fn what_is_no_list_of_boxes_is_refused() {
         let good = [0.0, 0.0, 1.0, 1.0, 2.0, 0.0, 3.0, 1.0];
-        let tried = |tasks: &[u32], workers: &[u32], numbers: &[f64], dims, least| {
-            let drawn = Drawn { tasks: Tasks(tasks), workers, numbers, dims };
-            match_boxes(&drawn, least, 0.0, &Control::default()).is_ok()
+        let attempt = |tasks: &[u32], workers: &[u32], numbers: &[f64], dims, least| {
+            let input = Drawn { tasks: Tasks(tasks), workers, numbers, dims };
+            match_boxes(&input, least, 0.0, &Control::default()).is_ok()
         };
-        assert!(tried(&[0, 2], &[0, 1], &good, 4, 0.5));
-        assert!(!tried(&[0, 1], &[0, 1], &good, 4, 0.5));
-        assert!(!tried(&[0, 2], &[0, 1], &good, 3, 0.5));
-        assert!(!tried(&[0, 2], &[0, 1], &good, 4, 0.0));
-        assert!(!tried(&[0, 2], &[0, 1], &good, 4, f64::NAN));
-        assert!(!tried(&[0, 2], &[0, 1], &[2.0, 0.0, 3.0, 1.0, 0.0, 0.0, 1.0, 1.0], 4, 0.5));
-        assert!(!tried(&[0, 1], &[0], &[0.0, 0.0, 0.0, 1.0], 4, 0.5));
-        assert!(!tried(&[0, 1], &[0], &[0.0, f64::NAN, 2.0, 1.0], 4, 0.5));
+        assert!(attempt(&[0, 2], &[0, 1], &good, 4, 0.5));
+        assert!(!attempt(&[0, 1], &[0, 1], &good, 4, 0.5));
+        assert!(!attempt(&[0, 2], &[0, 1], &good, 3, 0.5));
+        assert!(!attempt(&[0, 2], &[0, 1], &good, 4, 0.0));
+        assert!(!attempt(&[0, 2], &[0, 1], &good, 4, f64::NAN));
+        assert!(!attempt(&[0, 2], &[0, 1], &[2.0, 0.0, 3.0, 1.0, 0.0, 0.0, 1.0, 1.0], 4, 0.5));
+        assert!(!attempt(&[0, 1], &[0], &[0.0, 0.0, 0.0, 1.0], 4, 0.5));
+        assert!(!attempt(&[0, 1], &[0], &[0.0, f64::NAN, 2.0, 1.0], 4, 0.5));
     }
 }

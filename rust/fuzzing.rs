@@ -65,11 +65,11 @@ pub fn encode_integers(data: &[u8]) {
     if choice == LONG && !values.is_empty() {
         values = values.iter().cycle().take(SEVERAL_BLOCKS).copied().collect();
     }
-    let found = integers(&values, &Control::default()).expect("integers can always be encoded");
+    let encoded = integers(&values, &Control::default()).expect("integers can always be encoded");
     let names: Vec<i64> = values.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
-    assert_eq!(found.names, names);
-    assert!(found.codes.iter().zip(&values).all(|(&code, value)| names[code as usize] == *value));
-    assert_eq!(found.codes.len(), values.len());
+    assert_eq!(encoded.names, names);
+    assert!(encoded.codes.iter().zip(&values).all(|(&code, value)| names[code as usize] == *value));
+    assert_eq!(encoded.codes.len(), values.len());
 }
 
 /// Offsets are rejected exactly where they do not describe text; text is numbered by its bytes, and taken for integers
@@ -94,9 +94,9 @@ pub fn encode_text(data: &[u8]) {
     assert!(fits(&offsets));
     let rows: Vec<&[u8]> = offsets.windows(2).map(|w| &text[w[0] as usize..w[1] as usize]).collect();
     let names: Vec<&[u8]> = rows.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
-    let found = strings(&column, &Control::default()).expect("text can always be encoded");
-    assert!(found.names.iter().map(|&row| rows[row as usize]).eq(names.iter().copied()));
-    assert!(found.codes.iter().map(|&code| names[code as usize]).eq(rows.iter().copied()));
+    let encoded = strings(&column, &Control::default()).expect("text can always be encoded");
+    assert!(encoded.names.iter().map(|&row| rows[row as usize]).eq(names.iter().copied()));
+    assert!(encoded.codes.iter().map(|&code| names[code as usize]).eq(rows.iter().copied()));
     let printed = |row: &&[u8]| {
         let value: i64 = std::str::from_utf8(row).ok()?.parse().ok()?;
         (value.to_string().as_bytes() == *row).then_some(value)
@@ -167,16 +167,16 @@ impl Log {
 
     /// The rows as a table orders them, after its rule for repeats.
     fn ordered(&self) -> Vec<(u32, u32, u16, f64)> {
-        let mut kept = BTreeMap::new();
+        let mut expected = BTreeMap::new();
         let mut rows = match self.repeats {
             Repeats::Keep => self.rows.clone(),
             Repeats::First => {
-                self.rows.iter().for_each(|&row| _ = kept.entry((row.0, row.1)).or_insert(row));
-                kept.into_values().collect()
+                self.rows.iter().for_each(|&row| _ = expected.entry((row.0, row.1)).or_insert(row));
+                expected.into_values().collect()
             }
             Repeats::Last => {
-                self.rows.iter().for_each(|&row| _ = kept.insert((row.0, row.1), row));
-                kept.into_values().collect()
+                self.rows.iter().for_each(|&row| _ = expected.insert((row.0, row.1), row));
+                expected.into_values().collect()
             }
         };
         rows.sort_by(|a, b| (a.0, a.1, a.2).cmp(&(b.0, b.1, b.2)).then(a.3.total_cmp(&b.3)));
@@ -278,12 +278,12 @@ pub fn count_agreement(data: &[u8]) {
 
     let positions = vec![0.0; n_labels];
     let scale = Scale { shape: Shape::Nominal, positions: &positions };
-    let found = agreement_by_counts(&table, Coefficient::Alpha, scale, 0, 0, &control).expect("alpha takes any table");
-    assert!(close(found.value, alpha(&rows)), "{} is not {}", found.value, alpha(&rows));
+    let result = agreement_by_counts(&table, Coefficient::Alpha, scale, 0, 0, &control).expect("alpha takes any table");
+    assert!(close(result.value, alpha(&rows)), "{} is not {}", result.value, alpha(&rows));
     for coefficient in [Coefficient::OrdinalAlpha, Coefficient::Fleiss, Coefficient::Gwet] {
-        let found = agreement_by_counts(&table, coefficient, scale, 3, 1, &control).expect("any table will do");
-        let values = || found.left_out.values.iter().chain([&found.value]);
-        assert!(values().all(|x| x.is_nan() || (x.is_finite() && *x <= 1.0 + 1e-9)), "{coefficient:?} is {found:?}");
+        let result = agreement_by_counts(&table, coefficient, scale, 3, 1, &control).expect("any table will do");
+        let values = || result.left_out.values.iter().chain([&result.value]);
+        assert!(values().all(|x| x.is_nan() || (x.is_finite() && *x <= 1.0 + 1e-9)), "{coefficient:?} is {result:?}");
     }
 }
 

@@ -42,33 +42,33 @@ pub struct Tables<'a> {
 /// Time O(rows touched · (width + log rows touched)).
 pub fn adam_rows(tables: Tables, rows: &[i64], gradient: &[f32], step: Step, control: &Control) -> Result<()> {
     let Tables { table, mean, square, width } = tables;
-    let held = table.len().checked_div(width).unwrap_or(0);
-    if held * width != table.len() || mean.len() != table.len() || square.len() != table.len() {
+    let n_rows = table.len().checked_div(width).unwrap_or(0);
+    if n_rows * width != table.len() || mean.len() != table.len() || square.len() != table.len() {
         return Err(Error::invalid(format!("the averages must be as large as the table, of rows of {width} numbers")));
     }
     if gradient.len() != rows.len() * width {
         return Err(Error::invalid(format!("{} gradients are not {} rows of {width}", gradient.len(), rows.len())));
     }
-    if let Some(row) = rows.iter().find(|row| usize::try_from(**row).map_or(true, |row| row >= held)) {
-        return Err(Error::invalid(format!("a gradient is for row {row}, and the table has {held} of them")));
+    if let Some(row) = rows.iter().find(|row| usize::try_from(**row).map_or(true, |row| row >= n_rows)) {
+        return Err(Error::invalid(format!("a gradient is for row {row}, and the table has {n_rows} of them")));
     }
     let places = places(rows)?;
     let mut sum = zeros(width)?;
     let (rule, arch) = (Rule::of(step), pulp::Arch::new());
-    let mut seen = 0;
+    let mut n_before = 0;
     for same in places.chunk_by(|a, b| a.0 == b.0) {
         control.check()?;
-        seen += same.len();
+        n_before += same.len();
         // Rows are all over the tables, and each is waited for unless it is asked for some rows ahead.
-        if let Some((later, _)) = places.get(seen + AHEAD) {
+        if let Some((later, _)) = places.get(n_before + AHEAD) {
             let later = *later as usize * width..(*later as usize + 1) * width;
             [&*table, mean, square].into_iter().for_each(|data| prefetch(data, later.clone()));
         }
         let own = same[0].0 as usize * width..(same[0].0 as usize + 1) * width;
-        let given = |at: u32| &gradient[at as usize * width..][..width];
-        sum.copy_from_slice(given(same[0].1));
+        let gradient_of = |at: u32| &gradient[at as usize * width..][..width];
+        sum.copy_from_slice(gradient_of(same[0].1));
         for (_, at) in &same[1..] {
-            sum.iter_mut().zip(given(*at)).for_each(|(sum, more)| *sum += more);
+            sum.iter_mut().zip(gradient_of(*at)).for_each(|(sum, more)| *sum += more);
         }
         let (table, mean, square) = (&mut table[own.clone()], &mut mean[own.clone()], &mut square[own]);
         arch.dispatch(|| rule.apply(&sum, table, mean, square));
@@ -127,9 +127,9 @@ mod tests {
 
     #[test]
     fn the_first_step_is_the_rate_and_others_rest() {
-        let found = stepped(&[2, 0, 2], &[1.0, -4.0, 0.5, 0.0, 1.0, -4.0]).unwrap();
+        let result = stepped(&[2, 0, 2], &[1.0, -4.0, 0.5, 0.0, 1.0, -4.0]).unwrap();
         let expected = [0.9, 1.0, 1.0, 1.0, 0.9, 1.1];
-        assert!(found.iter().zip(expected).all(|(a, b): (&f32, f32)| (a - b).abs() < 1e-6), "{found:?}");
+        assert!(result.iter().zip(expected).all(|(a, b): (&f32, f32)| (a - b).abs() < 1e-6), "{result:?}");
     }
 
     #[test]

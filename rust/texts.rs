@@ -60,16 +60,16 @@ impl<'a> Texts<'a> {
 /// Time O(D² L² + R D L S) for a task of D distinct answers of length L in S slots and R rounds, a few; memory O(L S).
 pub fn align_texts(texts: &Texts<'_>, control: &Control) -> Result<Alignment> {
     texts.check()?;
-    let found = par_tried((0..texts.tasks.len()).into_par_iter().map_init(Scratch::default, |scratch, task| {
+    let results = par_tried((0..texts.tasks.len()).into_par_iter().map_init(Scratch::default, |scratch, task| {
         control.check()?;
         one_task(texts, task, scratch, control)
     }))?;
     let mut alignment = Alignment {
         slots: with_room(texts.tokens.len())?,
-        n_slots: with_room(found.len())?,
-        costs: with_room(found.len())?,
+        n_slots: with_room(results.len())?,
+        costs: with_room(results.len())?,
     };
-    for task in found {
+    for task in results {
         for slots in &task.places {
             alignment.slots.extend_from_slice(slots);
         }
@@ -153,8 +153,8 @@ impl Network<'_> {
         let mut apart = zeros::<u32>(n * n)?;
         for a in 0..n {
             for b in 0..a {
-                let found = edits(self.texts[a].0, self.texts[b].0, &mut scratch.row, control)?;
-                (apart[a * n + b], apart[b * n + a]) = (found, found);
+                let distance = edits(self.texts[a].0, self.texts[b].0, &mut scratch.row, control)?;
+                (apart[a * n + b], apart[b * n + a]) = (distance, distance);
             }
         }
         let far = |a: usize| (0..n).map(|b| self.texts[b].1 * u64::from(apart[a * n + b])).sum::<u64>();
@@ -225,13 +225,13 @@ impl Network<'_> {
 
     /// Puts an answer into the slots along a path.
     fn put(&mut self, answer: usize, path: &[u8]) -> Result<()> {
-        let mut moved = zeros::<u32>(self.slots.len())?;
+        let mut slots = zeros::<u32>(self.slots.len())?;
         let mut places = with_room(self.texts[answer].0.len())?;
         let mut now = 0;
         let mut old = 0;
         for &step in path {
             if step != OPEN {
-                moved[old] = now;
+                slots[old] = now;
                 old += 1;
             }
             if step != SKIP {
@@ -240,7 +240,7 @@ impl Network<'_> {
             now += 1;
         }
         for place in self.places.iter_mut().flatten() {
-            *place = moved[*place as usize];
+            *place = slots[*place as usize];
         }
         self.places[answer] = places;
         self.inside[answer] = true;
@@ -269,13 +269,13 @@ impl Network<'_> {
         let old = std::mem::take(&mut self.places[answer]);
         self.inside[answer] = false;
         let mut path = with_room(self.slots.len())?;
-        let mut moved = zeros::<u32>(self.slots.len())?;
+        let mut slots = zeros::<u32>(self.slots.len())?;
         let (mut now, mut at) = (0, 0);
         for (place, slot) in self.slots.iter().enumerate() {
             let mine = at < old.len() && old[at] as usize == place;
             let alone = mine && Self::held(slot) == count && slot[0].0 == text[at];
             at += usize::from(mine);
-            moved[place] = now;
+            slots[place] = now;
             now += u32::from(!alone);
             path.push(if alone {
                 OPEN
@@ -286,7 +286,7 @@ impl Network<'_> {
             });
         }
         for place in self.places.iter_mut().flatten() {
-            *place = moved[*place as usize];
+            *place = slots[*place as usize];
         }
         self.fill(now as usize)?;
         Ok(path)

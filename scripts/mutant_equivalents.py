@@ -94,7 +94,7 @@ RUST_EQUIVALENTS: dict[str, str] = {
     "second = next.residual > NEAR || next.residual > 0.1 + point.residual;": (
         "when second derivatives are computed again: old ones take more steps to the same point"
     ),
-    "masks/columns.rs: stretch_starts: with_room(found.len() + 1)?, → stretch_starts: with_room(found.len() - 1)?,": (
+    "masks/columns.rs: stretch_starts: with_room(columns.len() + 1)?, → stretch_starts: with_room(columns.len() - 1)?,": (
         "room that is reserved beforehand; a vector grows"
     ),
     "masks/shapes.rs: if len > 0 { → if len >= 0 {": "loops over nothing, and the lesser of 0 / 0 and 1 is 1",

@@ -88,11 +88,11 @@ pub fn agreement_by_coincidences(
 /// The disagreement of all labels that meet.
 fn observed(sums: &Coincidences, scale: Scale<'_>) -> f64 {
     let k = sums.classes.len();
-    let met = sums.pairs.iter().enumerate().filter(|(_, n)| **n > 0.0);
-    met.map(|(at, n)| n * scale.between(at / k, at % k)).sum()
+    let occurring = sums.pairs.iter().enumerate().filter(|(_, n)| **n > 0.0);
+    occurring.map(|(at, n)| n * scale.between(at / k, at % k)).sum()
 }
 
-/// Where classes lie if their labels take up ranks in turn: at the middle of these.
+/// Mid-ranks of the classes: the mean rank of the labels of each.
 pub(super) fn middle_ranks(classes: &[f64]) -> Vec<f64> {
     let mut below = 0.0;
     let middle = |n: &f64| {

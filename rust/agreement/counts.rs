@@ -71,7 +71,7 @@ pub fn agreement_by_counts(
     Ok(Counted {
         value,
         worst,
-        left_out: LeftOut::new(&compared, n_groups, seed, |kept| Ok(measure.evaluate(kept, control)?.value))?,
+        left_out: LeftOut::new(&compared, n_groups, seed, |tasks| Ok(measure.evaluate(tasks, control)?.value))?,
         n_tasks: compared.iter().filter(|compared| **compared).count(),
         n_pairs: sizes().map(|n| n * n.saturating_sub(1) / 2).sum(),
     })
@@ -205,7 +205,7 @@ impl<'a> Measure<'a> {
         }
     }
 
-    /// Alpha with classes at the middle of the ranks that their labels take up.
+    /// Ordinal alpha: interval alpha of the mid-ranks of the classes.
     fn ordinal_alpha(&self, classes: &[f64], kept: Kept<'_>, control: &Control) -> Result<Estimate> {
         let positions = middle_ranks(classes);
         let scale = Scale { shape: Shape::Quadratic, positions: &positions };

@@ -22,7 +22,7 @@ const TASKS_PER_CHECK: usize = 1 << 16;
 /// How disagreement grows with what lies between two labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// Any two labels that differ, differ alike.
+    /// All pairs of different labels are equally far apart.
     Nominal,
     /// By the distance of their positions.
     Linear,
@@ -73,7 +73,7 @@ impl Scale<'_> {
         }
     }
 
-    /// The disagreement of labels that meet by chance: the sum of x[a] · y[b] times what lies between a and b.
+    /// The disagreement expected by chance: the sum of x[a] · y[b] times the distance of a and b.
     ///
     /// `used` lists the labels that occur. O(used) for nominal labels, O(used²) for others.
     fn expected(&self, used: &[u16], x: &[f64], y: &[f64]) -> f64 {

@@ -85,22 +85,22 @@ pub fn agreement_by_pairs(
     scale.validate(table.n_labels())?;
     let meetings = Meetings::new(table, min_overlap, control)?;
     let crowd = Crowd { meetings: &meetings, chance, scale, n_classes: table.n_labels(), summary };
-    let found = crowd.find_all(control)?;
+    let pairs = crowd.find_all(control)?;
     let mut totals = Totals::default();
-    found.iter().enumerate().for_each(|(pair, found)| crowd.add(&mut totals, pair, found));
+    pairs.iter().enumerate().for_each(|(pair, found)| crowd.add(&mut totals, pair, found));
     let Estimate { value, worst } = crowd.summarise(&totals);
-    let mut met = zeros::<bool>(table.n_tasks())?;
-    meetings.items.iter().for_each(|meeting| met[meeting.task as usize] = true);
+    let mut compared = zeros::<bool>(table.n_tasks())?;
+    meetings.items.iter().for_each(|meeting| compared[meeting.task as usize] = true);
     Ok(Paired {
         value,
         worst,
-        left_out: LeftOut::new(&met, n_groups, seed, |kept| crowd.evaluate(kept, control))?,
-        n_tasks: met.iter().filter(|met| **met).count(),
+        left_out: LeftOut::new(&compared, n_groups, seed, |tasks| crowd.evaluate(tasks, control))?,
+        n_tasks: compared.iter().filter(|compared| **compared).count(),
         n_pairs: totals.n_pairs,
         pairs: copied(meetings.pairs.as_flattened())?,
         overlap: collected((0..meetings.pairs.len()).map(|pair| meetings.of(pair).len() as u64))?,
-        coefficients: collected(found.iter().map(|found| found.coefficient.value))?,
-        squashed: collected(found.iter().map(|found| found.squashed))?,
+        coefficients: collected(pairs.iter().map(|estimate| estimate.coefficient.value))?,
+        squashed: collected(pairs.iter().map(|estimate| estimate.squashed))?,
     })
 }
 
@@ -302,14 +302,14 @@ impl Crowd<'_> {
     fn find(&self, pair: usize, kept: Kept<'_>, margins: &mut Margins) -> Found {
         let meetings = self.meetings.of(pair);
         // A worker may have labeled a task more than once: all such labels meet on it.
-        let tasks = || meetings.chunk_by(|a, b| a.task == b.task).filter(|met| kept.has(met[0].task as usize));
+        let tasks = || meetings.chunk_by(|a, b| a.task == b.task).filter(|group| kept.has(group[0].task as usize));
         let (mut overlap, mut observed, mut at_once, mut n_at_once) = (0.0, 0.0, 0.0, 0.0);
-        for met in tasks() {
-            overlap += met.len() as f64;
-            observed += self.disagreement(met);
-            at_once += self.expected_of(met);
-            n_at_once += (met.len() * met.len()) as f64;
-            met.iter().for_each(|meeting| margins.add(*meeting));
+        for group in tasks() {
+            overlap += group.len() as f64;
+            observed += self.disagreement(group);
+            at_once += self.expected_of(group);
+            n_at_once += (group.len() * group.len()) as f64;
+            group.iter().for_each(|meeting| margins.add(*meeting));
         }
         if self.chance == Chance::Shared {
             margins.share();
@@ -318,7 +318,7 @@ impl Crowd<'_> {
         let widest = self.scale.widest(&margins.used);
         let coefficient = beyond_chance(observed * overlap, expected, overlap * overlap * widest);
         let elsewhere = overlap * overlap - n_at_once;
-        let mut found = Found {
+        let mut estimate = Found {
             coefficient,
             overlap,
             observed: observed / overlap,
@@ -328,20 +328,20 @@ impl Crowd<'_> {
         };
         if matches!(self.summary, Summary::Ratio(_)) && !coefficient.value.is_nan() {
             margins.find_reach(self.scale);
-            let without = tasks().map(|met| {
+            let without = tasks().map(|group| {
                 let reach =
                     |m: &Meeting| margins.reach[0][usize::from(m.first)] + margins.reach[1][usize::from(m.second)];
-                let left = expected - met.iter().map(reach).sum::<f64>() + self.expected_of(met);
-                let overlap = overlap - met.len() as f64;
-                let value = beyond_chance((observed - self.disagreement(met)) * overlap, left, f64::NAN).value;
+                let left = expected - group.iter().map(reach).sum::<f64>() + self.expected_of(group);
+                let overlap = overlap - group.len() as f64;
+                let value = beyond_chance((observed - self.disagreement(group)) * overlap, left, f64::NAN).value;
                 logistic(if value.is_nan() { coefficient.value } else { value })
             });
-            found.squashed = less_bias(logistic(coefficient.value), without);
+            estimate.squashed = less_bias(logistic(coefficient.value), without);
         } else if matches!(self.summary, Summary::PlainRatio(_)) {
-            found.squashed = logistic(coefficient.value);
+            estimate.squashed = logistic(coefficient.value);
         }
         margins.clear();
-        found
+        estimate
     }
 
     /// The disagreement of the labels that meet on a task.

@@ -64,8 +64,8 @@ fn pairs_count_by_their_overlap_or_alike() {
     assert_eq!((even.n_pairs, even.overlap), (2, vec![4, 2]));
     // One common task does not determine chance.
     let votes = table(&[&[0, 0, -1], &[1, 1, 0]], 2);
-    let found = pairs(&votes, Chance::Own, Summary::Even);
-    assert_eq!((found.value, found.n_pairs, found.overlap.len()), (1.0, 1, 3));
+    let result = pairs(&votes, Chance::Own, Summary::Even);
+    assert_eq!((result.value, result.n_pairs, result.overlap.len()), (1.0, 1, 3));
 }
 
 #[test]
@@ -73,25 +73,25 @@ fn repeated_labels_of_a_task_are_no_chance() {
     // The first worker labels the first task twice. Of labels of different tasks, 0 and 1 of the first worker meet a 1,
     // and 1 meets a 0 twice: three of four differ.
     let votes = of_rows(&[(0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 1), (1, 1, 1)], None, [2, 2, 2]);
-    let found = pairs(&votes, Chance::Own, Summary::ByOverlap);
-    assert_eq!(found.overlap, [3]);
-    assert!((found.value - (1.0 - (1.0 / 3.0) / (3.0 / 4.0))).abs() < 1e-12, "{}", found.value);
+    let result = pairs(&votes, Chance::Own, Summary::ByOverlap);
+    assert_eq!(result.overlap, [3]);
+    assert!((result.value - (1.0 - (1.0 / 3.0) / (3.0 / 4.0))).abs() < 1e-12, "{}", result.value);
     // Of the labels of both, three in four as well.
-    let found = pairs(&votes, Chance::Shared, Summary::ByOverlap);
-    assert!((found.value - (1.0 - (1.0 / 3.0) / (3.0 / 4.0))).abs() < 1e-12, "{}", found.value);
+    let result = pairs(&votes, Chance::Shared, Summary::ByOverlap);
+    assert!((result.value - (1.0 - (1.0 / 3.0) / (3.0 / 4.0))).abs() < 1e-12, "{}", result.value);
 }
 
 #[test]
 fn every_pair_counts_once_however_many_there_are() {
     let rows: Vec<Vec<i32>> = (0..3).map(|task| (0..60).map(|worker| (worker + task) % 2).collect()).collect();
     let votes = table(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>(), 2);
-    let found = pairs(&votes, Chance::Own, Summary::Even);
+    let result = pairs(&votes, Chance::Own, Summary::Even);
     // More than are evaluated between two checks.
-    assert_eq!((found.coefficients.len(), found.pairs.len(), found.n_pairs), (1770, 3540, 1770));
+    assert_eq!((result.coefficients.len(), result.pairs.len(), result.n_pairs), (1770, 3540, 1770));
     // 30 · 29 pairs always agree and 900 never do; with labels of other tasks 2/3 and 1/3 of them differ.
     let (alike, apart) = (870.0, 900.0);
-    assert!((found.value - (1.0 - apart / (alike * 2.0 / 3.0 + apart / 3.0))).abs() < 1e-12);
-    assert_eq!(found.left_out.sizes, [1, 1, 1]);
+    assert!((result.value - (1.0 - apart / (alike * 2.0 / 3.0 + apart / 3.0))).abs() < 1e-12);
+    assert_eq!(result.left_out.sizes, [1, 1, 1]);
 }
 
 #[test]
@@ -99,10 +99,10 @@ fn meetings_that_do_not_fit_are_counted() {
     let rows: Vec<(u32, u32, u16)> = (0..45_000).map(|worker| (0, worker, 0)).collect();
     let votes = of_rows(&rows, None, [1, 45_000, 2]);
     let control = Control::default();
-    let found = agreement_by_pairs(&votes, Chance::Own, NOMINAL, Summary::Even, 1, 0, 0, &control).unwrap_err();
+    let error = agreement_by_pairs(&votes, Chance::Own, NOMINAL, Summary::Even, 1, 0, 0, &control).unwrap_err();
     assert!(
-        found.to_string().starts_with("1012477500 pairs of labels on the same task take more than 16 GiB"),
-        "{found}"
+        error.to_string().starts_with("1012477500 pairs of labels on the same task take more than 16 GiB"),
+        "{error}"
     );
 }
 
@@ -110,25 +110,26 @@ fn meetings_that_do_not_fit_are_counted() {
 fn every_task_is_left_out_once() {
     // Seven tasks with two labels, and two without.
     let compared = [true, true, false, true, true, true, false, true, true];
-    let found = LeftOut::new(&compared, 3, 5, |kept| {
-        Ok((0..9).filter(|task| !kept.has(*task)).map(|task| 10_f64.powi(task as i32)).sum())
+    let result = LeftOut::new(&compared, 3, 5, |tasks| {
+        Ok((0..9).filter(|task| !tasks.has(*task)).map(|task| 10_f64.powi(task as i32)).sum())
     })
     .unwrap();
-    assert_eq!(found.values.iter().sum::<f64>(), 111_111_111.0);
-    assert_eq!(found.sizes, [3, 2, 2]);
+    assert_eq!(result.values.iter().sum::<f64>(), 111_111_111.0);
+    assert_eq!(result.sizes, [3, 2, 2]);
     let of = |kept: &dyn Fn(usize) -> bool, value: f64| {
         (0..9).filter(|task| kept(*task) && (value / 10_f64.powi(*task as i32)) as u64 % 10 == 1).count() as u32
     };
-    let sizes: Vec<u32> = found.values.iter().map(|value| of(&|task| compared[task], *value)).collect();
-    assert_eq!(sizes, found.sizes);
+    let sizes: Vec<u32> = result.values.iter().map(|value| of(&|task| compared[task], *value)).collect();
+    assert_eq!(sizes, result.sizes);
     // The others are spread as well.
-    assert!(found.values.iter().all(|value| of(&|task| !compared[task], *value) <= 1));
+    assert!(result.values.iter().all(|value| of(&|task| !compared[task], *value) <= 1));
     // Never more groups than tasks to compare; none where there are none.
     let groups = |compared: &[bool], n| LeftOut::new(compared, n, 5, |_| Ok(0.0)).unwrap().sizes;
     assert_eq!(groups(&compared, 100), [1; 7]);
     assert!(groups(&[false, false], 100).is_empty());
-    let others = LeftOut::new(&compared, 3, 6, |kept| Ok((0..9).filter(|task| kept.has(*task)).sum::<usize>() as f64));
-    assert_ne!(others.unwrap().values, found.values);
+    let others =
+        LeftOut::new(&compared, 3, 6, |tasks| Ok((0..9).filter(|task| tasks.has(*task)).sum::<usize>() as f64));
+    assert_ne!(others.unwrap().values, result.values);
 }
 
 #[test]
@@ -165,11 +166,11 @@ fn the_ratio_compares_one_worker_with_the_rest() {
     let squashed = |x: f64| 1.0 / (1.0 + (-x).exp());
     // Less bias: without one of four tasks, 0 becomes 1 - (2/3) / (4/9) = -1/2 or 1 - (1/3) / (5/9) = 2/5, twice each.
     let chance = 4.0 * squashed(0.0) - 3.0 * f64::midpoint(squashed(-0.5), squashed(0.4));
-    let wanted = f64::midpoint(squashed(1.0), chance) / chance;
-    let found = pairs(&votes, Chance::Own, Summary::Ratio(2));
-    assert!((found.value - wanted).abs() < 1e-12);
-    assert!(found.worst.is_nan());
-    assert_eq!(found.n_pairs, 3);
+    let expected = f64::midpoint(squashed(1.0), chance) / chance;
+    let result = pairs(&votes, Chance::Own, Summary::Ratio(2));
+    assert!((result.value - expected).abs() < 1e-12);
+    assert!(result.worst.is_nan());
+    assert_eq!(result.n_pairs, 3);
 }
 
 #[test]

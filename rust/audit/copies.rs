@@ -57,7 +57,7 @@ pub fn pair_excess(table: &Table, options: &Excess<'_>, control: &Control) -> Re
     check(options)?;
     let habits = options.beliefs.habits(table, control)?;
     let order = table.by_worker(control)?;
-    let done = AtomicUsize::new(0);
+    let n_done = AtomicUsize::new(0);
     let jobs = (0..table.n_workers()).into_par_iter().map_init(
         || Ok(Scratch::default()),
         |scratch: &mut Result<Scratch>, worker| {
@@ -72,9 +72,9 @@ pub fn pair_excess(table: &Table, options: &Excess<'_>, control: &Control) -> Re
                 scratch.meet(table, &habits, worker, task as usize)?;
             }
             control.check()?;
-            let found = scratch.judge(worker, options)?;
-            control.report(done.fetch_add(1, Relaxed) + 1, 0.0);
-            Ok(found)
+            let excess = scratch.judge(worker, options)?;
+            control.report(n_done.fetch_add(1, Relaxed) + 1, 0.0);
+            Ok(excess)
         },
     );
     let parts: Vec<PairExcess> = par_tried(jobs)?;
@@ -189,7 +189,7 @@ impl Scratch {
 
     /// Judges each pair of a worker and one of those it met.
     fn judge(&mut self, worker: usize, options: &Excess<'_>) -> Result<PairExcess> {
-        let mut found = PairExcess::default();
+        let mut excess = PairExcess::default();
         room_to_sort(&self.meetings)?;
         // Stable: meetings with one worker stay in the order of tasks.
         self.meetings.sort_by_key(|meeting| meeting.other);
@@ -213,16 +213,16 @@ impl Scratch {
             if open.is_empty() {
                 continue;
             }
-            found.n_tested += 1;
+            excess.n_tested += 1;
             let p = tail(open, told, distribution)?;
             if p <= options.most {
-                [worker as u32, meetings[0].other].into_iter().try_for_each(|m| push(&mut found.pairs, m))?;
+                [worker as u32, meetings[0].other].into_iter().try_for_each(|m| push(&mut excess.pairs, m))?;
                 let counts = [meetings.len() as u32, agreements, longest];
-                counts.into_iter().try_for_each(|n| push(&mut found.counts, n))?;
-                [expected, variance, p].into_iter().try_for_each(|x| push(&mut found.chances, x))?;
+                counts.into_iter().try_for_each(|n| push(&mut excess.counts, n))?;
+                [expected, variance, p].into_iter().try_for_each(|x| push(&mut excess.chances, x))?;
             }
         }
-        Ok(found)
+        Ok(excess)
     }
 }
 
@@ -303,8 +303,8 @@ mod tests {
         let (posterior, confusion) = ([0.5; 8], [0.5; 12]);
         let beliefs = Beliefs { posterior: &posterior, confusion: &confusion, strata: &[0; 4] };
         let options = Excess { beliefs, min_overlap: 1, share: 0.0, most: 1.0 };
-        let found = pair_excess(&table, &options, &Control::default()).unwrap();
-        assert_eq!((found.n_tested, found.pairs.len()), (0, 0));
+        let excess = pair_excess(&table, &options, &Control::default()).unwrap();
+        assert_eq!((excess.n_tested, excess.pairs.len()), (0, 0));
         for bad in [
             Excess { beliefs: Beliefs { posterior: &[0.5; 4], ..beliefs }, ..options },
             Excess { beliefs: Beliefs { confusion: &[f64::NAN; 12], ..beliefs }, ..options },

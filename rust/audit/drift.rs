@@ -51,7 +51,7 @@ pub fn answer_drift(table: &Table, beliefs: Beliefs<'_>, when: &[f64], share: f6
     }
     let habits = beliefs.habits(table, control)?;
     let order = table.by_worker(control)?;
-    let done = AtomicUsize::new(0);
+    let n_done = AtomicUsize::new(0);
     let jobs = (0..table.n_workers()).into_par_iter().map_init(
         || Ok(Scratch::default()),
         |scratch: &mut Result<Scratch>, worker| {
@@ -65,15 +65,15 @@ pub fn answer_drift(table: &Table, beliefs: Beliefs<'_>, when: &[f64], share: f6
                 scratch.note(table, &habits, when, worker, order.tasks[at] as usize)?;
             }
             control.check()?;
-            let found = scratch.judge(table.n_labels() + 1, share)?;
-            control.report(done.fetch_add(1, Relaxed) + 1, 0.0);
-            Ok(found)
+            let largest = scratch.judge(table.n_labels() + 1, share)?;
+            control.report(n_done.fetch_add(1, Relaxed) + 1, 0.0);
+            Ok(largest)
         },
     );
-    let found: Vec<Change> = par_tried(jobs)?;
-    let m = found.len();
+    let changes: Vec<Change> = par_tried(jobs)?;
+    let m = changes.len();
     let mut all = Drift { p: filled(1.0, m)?, at: zeros(m)?, what: zeros(m)?, shares: zeros(2 * m)?, told: zeros(m)? };
-    for (i, change) in found.into_iter().enumerate() {
+    for (i, change) in changes.into_iter().enumerate() {
         (all.p[i], all.at[i], all.what[i], all.told[i]) = (change.p, change.at, change.what, change.told);
         all.shares[2 * i..2 * i + 2].copy_from_slice(&change.shares);
     }
@@ -146,9 +146,9 @@ impl Scratch {
             sums[0] += residual.off;
             sums[1] += residual.variance;
         }
-        let told = self.answers.iter().filter(|(_, first, end)| end > first).count() as u32;
-        let tried = self.sums.chunks_exact(4).filter(|sums| sums[1] > LEAST).count();
-        let (mut best, mut change) = (0.0, Change { p: 1.0, at: 0, what: 0, shares: [0.0; 2], told });
+        let n_answers = self.answers.iter().filter(|(_, first, end)| end > first).count() as u32;
+        let n_classes = self.sums.chunks_exact(4).filter(|sums| sums[1] > LEAST).count();
+        let (mut best, mut change) = (0.0, Change { p: 1.0, at: 0, what: 0, shares: [0.0; 2], told: n_answers });
         for (i, &(time, first, end)) in self.answers.iter().enumerate() {
             for residual in &self.residuals[first..end] {
                 let sums = &mut self.sums[4 * residual.what as usize..][..4];
@@ -171,7 +171,7 @@ impl Scratch {
                 }
             }
         }
-        change.p = (tried as f64 * kolmogorov(best)).min(1.0);
+        change.p = (n_classes as f64 * kolmogorov(best)).min(1.0);
         Ok(change)
     }
 }
@@ -207,13 +207,13 @@ mod tests {
         let (posterior, confusion) = ([0.9, 0.1].repeat(200), [0.8, 0.2, 0.2, 0.8].repeat(8));
         let beliefs = Beliefs { posterior: &posterior, confusion: &confusion, strata: &[0; 200] };
         let when: Vec<f64> = (0..1600).map(f64::from).collect();
-        let found = answer_drift(&table, beliefs, &when, 0.0, &Control::default()).unwrap();
-        assert!(found.p[0] < 1e-6 && found.at[0].abs_diff(120) <= 3, "{found:?}");
-        assert!(found.p[1..].iter().all(|p| *p > found.p[0]), "{found:?}");
+        let drift = answer_drift(&table, beliefs, &when, 0.0, &Control::default()).unwrap();
+        assert!(drift.p[0] < 1e-6 && drift.at[0].abs_diff(120) <= 3, "{drift:?}");
+        assert!(drift.p[1..].iter().all(|p| *p > drift.p[0]), "{drift:?}");
         // Four answers in five change: hardly any fewer may, and no more may at all.
         let [some, most] =
             [0.1, 0.9].map(|share| answer_drift(&table, beliefs, &when, share, &Control::default()).unwrap());
-        assert!(some.p[0] > found.p[0] && some.p[0] < 1e-4 && most.p[0] == 1.0, "{some:?}");
+        assert!(some.p[0] > drift.p[0] && some.p[0] < 1e-4 && most.p[0] == 1.0, "{some:?}");
         // Without an order nothing is seen.
         let flat = answer_drift(&table, beliefs, &[0.0; 1600], 0.0, &Control::default()).unwrap();
         assert!(flat.p.iter().all(|p| *p == 1.0));

@@ -100,11 +100,11 @@ mod tests {
         let confusion = [0.9, 0.1, 0.1, 0.9, 0.8, 0.2, 0.2, 0.8];
         let joint = 0.9 * 0.8 / (0.9 * 0.8 + 0.1 * 0.2);
         let posterior = [joint, 1.0 - joint, 1.0 - joint, joint];
-        let found = leave_one_out_sums(&table, &posterior, &confusion, &Control::default()).unwrap();
+        let sums = leave_one_out_sums(&table, &posterior, &confusion, &Control::default()).unwrap();
         // Of the first worker's labels, the posterior of the second alone; and vice versa.
         let expected = [0.8, 0.2, 0.2, 0.8, 0.9, 0.1, 0.1, 0.9];
-        assert!(found.cross.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12), "{:?}", found.cross);
-        assert!((found.squares[0] - (0.64 + 0.04)).abs() < 1e-12);
+        assert!(sums.cross.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12), "{:?}", sums.cross);
+        assert!((sums.squares[0] - (0.64 + 0.04)).abs() < 1e-12);
         assert!(leave_one_out_sums(&table, &posterior, &confusion[1..], &Control::default()).is_err());
     }
 }

@@ -146,8 +146,8 @@ impl Chance {
         // The worker at hand is left out: it adds nothing to any count.
         let chance = |i: usize| if i == own { 0.0 } else { p[i] };
         for i in 0..n {
-            let (done, next) = self.before.split_at_mut((i + 1) * width);
-            add_one(&done[i * width..], &mut next[..width], chance(i));
+            let (head, next) = self.before.split_at_mut((i + 1) * width);
+            add_one(&head[i * width..], &mut next[..width], chance(i));
         }
         let others = &self.before[n * width..];
         let total = p[own] * others[count - 1] + (1.0 - p[own]) * others[count];
@@ -155,8 +155,8 @@ impl Chance {
         clear(&mut self.behind, (n + 1) * width)?;
         self.behind[n * width] = 1.0;
         for i in (own + 1..n).rev() {
-            let (next, done) = self.behind.split_at_mut((i + 1) * width);
-            add_one(&done[..width], &mut next[i * width..], p[i]);
+            let (next, tail) = self.behind.split_at_mut((i + 1) * width);
+            add_one(&tail[..width], &mut next[i * width..], p[i]);
         }
         for i in own + 1..n {
             let (before, behind) =
@@ -222,8 +222,8 @@ mod tests {
         let strata: Vec<u8> = (0..12).map(|i| u8::from(i >= 2)).collect();
         let beliefs = Beliefs { posterior: &posterior, confusion: &confusion, strata: &strata };
         let habits = beliefs.habits(&table, &Control::default()).unwrap();
-        let wanted = [0.6, 0.4, 0.5, 0.5, 0.3, 0.7, 0.5, 0.5, 8.0 / 12.0, 4.0 / 12.0, 0.5, 0.5, 0.6, 0.4, 0.5, 0.5];
-        for (got, wanted) in habits.rates.iter().zip(wanted) {
+        let expected = [0.6, 0.4, 0.5, 0.5, 0.3, 0.7, 0.5, 0.5, 8.0 / 12.0, 4.0 / 12.0, 0.5, 0.5, 0.6, 0.4, 0.5, 0.5];
+        for (got, wanted) in habits.rates.iter().zip(expected) {
             assert!((got - wanted).abs() < 1e-12, "{:?}", habits.rates);
         }
         assert!(Beliefs { strata: &strata[1..], ..beliefs }.habits(&table, &Control::default()).is_err());

@@ -29,25 +29,25 @@ impl Contested {
     /// Finds the answers. Abstentions and rows without weight are left out; a repeated answer counts once.
     pub fn of(table: &Table, control: &Control) -> Result<Self> {
         let (mut offsets, mut workers) = (with_room(1)?, Vec::new());
-        let mut said: Vec<(u32, u32)> = Vec::new();
+        let mut labels_given: Vec<(u32, u32)> = Vec::new();
         offsets.push(0);
         for task in 0..table.n_tasks() {
             if task.is_multiple_of(ROWS_PER_CHECK) {
                 control.check()?;
             }
-            said.clear();
+            labels_given.clear();
             for row in table.rows_of(task) {
                 let label = table.labels().get(row);
                 if label < table.n_classes() && table.weights().is_none_or(|w| w[row] > 0.0) {
-                    push(&mut said, (label as u32, table.workers()[row]))?;
+                    push(&mut labels_given, (label as u32, table.workers()[row]))?;
                 }
             }
-            said.sort_unstable();
-            said.dedup();
-            if said.first().map(|one| one.0) == said.last().map(|one| one.0) {
+            labels_given.sort_unstable();
+            labels_given.dedup();
+            if labels_given.first().map(|one| one.0) == labels_given.last().map(|one| one.0) {
                 continue;
             }
-            for same in said.chunk_by(|a, b| a.0 == b.0) {
+            for same in labels_given.chunk_by(|a, b| a.0 == b.0) {
                 for &(_, worker) in same {
                     push(&mut workers, worker)?;
                 }
@@ -160,10 +160,10 @@ mod tests {
         fn loads_are_as_even_as_they_can_be(rows in prop::collection::vec((0_u32..5, 0_u32..5, 0_u16..3), 1..22)) {
             let table = of_rows(&rows, None, [5, 5, 3]);
             let contested = Contested::of(&table, &Control::default()).unwrap();
-            let found = penalties(&table, true, &Control::default()).unwrap();
-            let squares: f64 = found.units.iter().map(|load| load * load).sum();
+            let result = penalties(&table, true, &Control::default()).unwrap();
+            let squares: f64 = result.units.iter().map(|load| load * load).sum();
             prop_assert_eq!(squares, f64::from(least(&contested, 0, &mut [0; 5])));
-            prop_assert!(found.units.iter().zip(&found.n_contested).all(|(&load, &n)| load <= f64::from(n)));
+            prop_assert!(result.units.iter().zip(&result.n_contested).all(|(&load, &n)| load <= f64::from(n)));
         }
     }
 
@@ -188,11 +188,11 @@ mod tests {
         let mut rows: Vec<(u32, u32, u16)> = (0..n).flat_map(|i| [(i, i, 0), (i, i + 1, 0), (i, n + 1, 1)]).collect();
         rows.extend((n..n + 100).flat_map(|i| [(i, 0, 0), (i, 1, 0), (i, n + 1, 1)]));
         let table = of_rows(&rows, None, [n as usize + 100, n as usize + 2, 2]);
-        let found = penalties(&table, true, &Control::default()).unwrap();
-        let chain = &found.units[..=n as usize];
+        let result = penalties(&table, true, &Control::default()).unwrap();
+        let chain = &result.units[..=n as usize];
         // 300 answers among 201 workers; the hundred, and the one between them, stay with the first two.
         assert_eq!(chain.iter().sum::<f64>(), 300.0);
-        assert_eq!(found.units[n as usize + 1], 300.0);
+        assert_eq!(result.units[n as usize + 1], 300.0);
         assert!((chain[0] - chain[1]).abs() <= 1.0 && chain[0] + chain[1] == 101.0, "{chain:?}");
         assert!(chain[2..].iter().all(|load| *load <= 1.0 + f64::EPSILON), "{chain:?}");
     }

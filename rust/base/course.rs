@@ -55,7 +55,7 @@ pub(crate) trait Steps {
     /// Makes a step; returns the objective at the point given, or at the one reached, but always at the same of both.
     fn step(&mut self, point: &mut Self::Point) -> Result<f64>;
     /// A permitted point beyond three consecutive ones, where an extrapolation is possible.
-    fn leap(&self, points: [&Self::Point; 3], reach: &mut Reach) -> Result<Option<Self::Point>>;
+    fn extrapolate(&self, points: [&Self::Point; 3], reach: &mut Reach) -> Result<Option<Self::Point>>;
 }
 
 impl Course {
@@ -115,8 +115,8 @@ impl Course {
         while self.n_iter < limits.max_iter {
             let zero = S::copy(point)?;
             let objective = problem.step(point)?;
-            let refused = self.history.last().is_some_and(|&last| objective.is_nan() || objective < last);
-            if refused && let Some(plain) = fallback.take() {
+            let worse = self.history.last().is_some_and(|&last| objective.is_nan() || objective < last);
+            if worse && let Some(plain) = fallback.take() {
                 // The step was spent on a point that is not kept: it counts, its objective does not.
                 self.n_iter += 1;
                 reach.refused();
@@ -137,7 +137,9 @@ impl Course {
             if self.n_iter >= limits.max_iter {
                 return Ok(());
             }
-            fallback = problem.leap([&zero, &one, point], &mut reach)?.map(|leap| std::mem::replace(point, leap));
+            fallback = problem
+                .extrapolate([&zero, &one, point], &mut reach)?
+                .map(|point_ahead| std::mem::replace(point, point_ahead));
         }
         Ok(())
     }
@@ -146,7 +148,7 @@ impl Course {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::squarem::leap;
+    use crate::base::squarem::extrapolate;
 
     /// A linear iteration toward (1, 1), whose objective is minus the distance; extrapolations overshoot on request.
     struct Halving {
@@ -168,10 +170,10 @@ mod tests {
             Ok(point.clone())
         }
 
-        fn leap(&self, points: [&Vec<f64>; 3], reach: &mut Reach) -> Result<Option<Vec<f64>>> {
+        fn extrapolate(&self, points: [&Vec<f64>; 3], reach: &mut Reach) -> Result<Option<Vec<f64>>> {
             let step = reach.step(points[0], points[1], points[2]);
             let step = step.map(|step| step * if self.overshoot { 100.0 } else { 1.0 });
-            let point = |step| (0..2).map(|i| leap(step, points[0][i], points[1][i], points[2][i])).collect();
+            let point = |step| (0..2).map(|i| extrapolate(step, points[0][i], points[1][i], points[2][i])).collect();
             Ok(step.map(point))
         }
     }

@@ -42,7 +42,7 @@ pub struct TextColumn {
 /// What some bytes of a file turned out to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Block {
-    /// Plain rows: so many bytes were read, up to the last whole row.
+    /// Plain rows: the number of bytes read, up to the last whole row.
     Read(usize),
     /// Something that this reader does not read. The reader is of no use after that.
     NotPlain,
@@ -102,7 +102,7 @@ impl Reader {
         Self::with_parts(delimiter, n_fields, wanted, header, (threads::num_threads()?, SMALL))
     }
 
-    /// The same, for blocks in so many parts if they have so many bytes.
+    /// The same, with the number of parts of blocks that have at least the given number of bytes.
     fn with_parts(
         delimiter: u8,
         n_fields: usize,
@@ -115,7 +115,7 @@ impl Reader {
         for (column, &field) in wanted.iter().enumerate() {
             match columns.get_mut(field) {
                 Some(place @ None) => *place = Some(column),
-                _ => return Err(Error::invalid(format!("field {field} is none of {n_fields}, or wanted twice"))),
+                _ => return Err(Error::invalid(format!("field {field} is not among {n_fields}, or requested twice"))),
             }
         }
         if special || n_fields < 2 {
@@ -126,7 +126,7 @@ impl Reader {
         Ok(Self { layout, header, n_columns: wanted.len(), parts, least, codes: vec![] })
     }
 
-    /// Reads the next bytes, which must begin with a line; `last` says that no others follow.
+    /// Reads the next bytes, which must begin with a line; with `last`, no others follow.
     ///
     /// Whole rows only: the caller gives the others again, with more. O(bytes), in parallel.
     pub fn read(&mut self, block: &[u8], last: bool, control: &Control) -> Result<Block> {
@@ -153,15 +153,15 @@ impl Reader {
             .zip(bounds)
             .map(|(part, range)| part.read(layout, &rows[range], control))
             .collect_into_vec(&mut codes);
-        let mut found = Vec::with_capacity(codes.len());
+        let mut values = Vec::with_capacity(codes.len());
         for part in codes {
             match part? {
-                Some(part) => found.push(part),
+                Some(part) => values.push(part),
                 None => return Ok(Block::NotPlain),
             }
         }
         self.parts.iter_mut().for_each(Part::end_block);
-        push(&mut self.codes, found)?;
+        push(&mut self.codes, values)?;
         Ok(Block::Read(end))
     }
 
@@ -394,9 +394,9 @@ fn mark(text: &[u8], mut at: usize, delimiter: u8) -> usize {
             let other = word ^ (ONES * u64::from(byte));
             other.wrapping_sub(ONES) & !other
         };
-        let found = (equal(delimiter) | equal(b'\n') | equal(b'\r') | equal(QUOTE)) & HIGH;
-        if found != 0 {
-            return at + found.trailing_zeros() as usize / 8;
+        let special = (equal(delimiter) | equal(b'\n') | equal(b'\r') | equal(QUOTE)) & HIGH;
+        if special != 0 {
+            return at + special.trailing_zeros() as usize / 8;
         }
         at += 8;
     }

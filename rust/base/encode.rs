@@ -237,8 +237,8 @@ pub(crate) fn key_of(data: &[u8], text: Range<usize>) -> u128 {
         bytes[..head].copy_from_slice(&data[start..start + head]);
         bytes
     });
-    let kept = u128::MAX.checked_shl(128 - 8 * head as u32).unwrap_or(0);
-    (u128::from_be_bytes(bytes) & kept) | len.min(INLINE + 1) as u128
+    let mask = u128::MAX.checked_shl(128 - 8 * head as u32).unwrap_or(0);
+    (u128::from_be_bytes(bytes) & mask) | len.min(INLINE + 1) as u128
 }
 
 impl Column for Strings<'_> {

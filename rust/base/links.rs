@@ -258,7 +258,7 @@ impl Links {
     /// The first worker of the group of each, whose workers share tasks with one another and with no other worker.
     pub fn worker_groups(&self) -> Result<Vec<u32>> {
         let counts = self.worker_counts()?;
-        let mut found = Components::new(self.n_workers)?;
+        let mut components = Components::new(self.n_workers)?;
         let mut left = counts.iter().filter(|&&n| n > 0).count();
         for task in 0..self.n_tasks() {
             // Most logs are in one piece, and soon known to be.
@@ -266,9 +266,9 @@ impl Links {
                 break;
             }
             let pairs = self.workers[self.rows_of(task)].windows(2);
-            left -= pairs.filter(|pair| found.join(pair[0], pair[1])).count();
+            left -= pairs.filter(|pair| components.join(pair[0], pair[1])).count();
         }
-        collected((0..self.n_workers as u32).map(|worker| found.root(worker)))
+        collected((0..self.n_workers as u32).map(|worker| components.root(worker)))
     }
 
     /// How many annotations each group of workers gave that shares no task with the others, by their first workers.
@@ -303,15 +303,15 @@ pub(crate) fn runs(offsets: &[u32], n_chunks: usize) -> Vec<Range<usize>> {
 
 /// The rows of `width` items that are marked.
 pub(crate) fn marked<T: Copy>(items: &[T], mask: &[bool], width: usize) -> Result<Vec<T>> {
-    let mut kept = with_room(width * mask.iter().filter(|&&keep| keep).count())?;
+    let mut selected = with_room(width * mask.iter().filter(|&&keep| keep).count())?;
     // Runs of marked rows, copied at once.
     let mut first = 0;
     for run in mask.chunk_by(|a, b| a == b) {
         let rows = first..first + run.len();
         if run[0] {
-            kept.extend_from_slice(&items[rows.start * width..rows.end * width]);
+            selected.extend_from_slice(&items[rows.start * width..rows.end * width]);
         }
         first = rows.end;
     }
-    Ok(kept)
+    Ok(selected)
 }

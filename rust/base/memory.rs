@@ -48,31 +48,31 @@ unsafe impl<T: Zero, const N: usize> Zero for [T; N] {}
 /// writes.
 #[allow(unsafe_code)]
 pub(crate) fn zeros<T: Zero>(len: usize) -> Result<Vec<T>> {
-    let refused = || refusal::<T>(len);
-    let layout = Layout::array::<T>(len).map_err(|_| refused())?;
+    let out_of_memory = || refusal::<T>(len);
+    let layout = Layout::array::<T>(len).map_err(|_| out_of_memory())?;
     grant(layout.size())?;
     if layout.size() == 0 {
         return Ok(Vec::new());
     }
     // SAFETY: the layout is not empty; the pointer, if there is one, comes from the global allocator with that layout,
     // and `len` zeros are values of `T`.
-    let found = unsafe {
+    let memory = unsafe {
         let pointer = alloc_zeroed(layout).cast::<T>();
         if pointer.is_null() {
-            return Err(refused());
+            return Err(out_of_memory());
         }
         Box::from_raw(slice_from_raw_parts_mut(pointer, len)).into_vec()
     };
-    in_large_pages(found.as_ptr(), layout.size());
+    in_large_pages(memory.as_ptr(), layout.size());
     leave_room(layout.size())?;
-    Ok(found)
+    Ok(memory)
 }
 
 /// An empty vector with room for `len` items.
 pub(crate) fn with_room<T>(len: usize) -> Result<Vec<T>> {
-    let mut made = Vec::new();
-    reserve(&mut made, len)?;
-    Ok(made)
+    let mut values = Vec::new();
+    reserve(&mut values, len)?;
+    Ok(values)
 }
 
 /// Makes room for exactly this many more items.
@@ -106,9 +106,9 @@ pub(crate) fn push<T>(items: &mut Vec<T>, item: T) -> Result<()> {
 
 /// The same value this many times.
 pub(crate) fn filled<T: Clone>(value: T, len: usize) -> Result<Vec<T>> {
-    let mut made = with_room(len)?;
-    made.resize(len, value);
-    Ok(made)
+    let mut copies = with_room(len)?;
+    copies.resize(len, value);
+    Ok(copies)
 }
 
 /// Makes `items` this many zeros, in the room it has if that suffices: scratch that is used again and again.
@@ -121,40 +121,40 @@ pub(crate) fn clear<T: Zero + Default>(items: &mut Vec<T>, len: usize) -> Result
 
 /// A copy of a slice.
 pub(crate) fn copied<T: Clone>(values: &[T]) -> Result<Vec<T>> {
-    let mut made = with_room(values.len())?;
-    made.extend_from_slice(values);
-    Ok(made)
+    let mut copy = with_room(values.len())?;
+    copy.extend_from_slice(values);
+    Ok(copy)
 }
 
 /// What an iterator of known length yields.
 pub(crate) fn collected<T>(values: impl ExactSizeIterator<Item = T>) -> Result<Vec<T>> {
-    let mut made = with_room(values.len())?;
-    made.extend(values);
-    Ok(made)
+    let mut list = with_room(values.len())?;
+    list.extend(values);
+    Ok(list)
 }
 
 /// Several vectors on end.
 pub(crate) fn joined<T: Clone>(parts: &[Vec<T>]) -> Result<Vec<T>> {
-    let mut made = with_room(parts.iter().map(Vec::len).sum())?;
-    parts.iter().for_each(|part| made.extend_from_slice(part));
-    Ok(made)
+    let mut list = with_room(parts.iter().map(Vec::len).sum())?;
+    parts.iter().for_each(|part| list.extend_from_slice(part));
+    Ok(list)
 }
 
 /// What a parallel iterator of known length yields, in its order.
 pub(crate) fn par_collected<T: Send>(values: impl IndexedParallelIterator<Item = T>) -> Result<Vec<T>> {
-    let mut made = with_room(values.len())?;
-    values.collect_into_vec(&mut made);
-    Ok(made)
+    let mut list = with_room(values.len())?;
+    values.collect_into_vec(&mut list);
+    Ok(list)
 }
 
 /// The same of items that may fail: the first error in their order, if there is one.
 pub(crate) fn par_tried<T: Send>(values: impl IndexedParallelIterator<Item = Result<T>>) -> Result<Vec<T>> {
-    let found = par_collected(values)?;
-    let mut made = with_room(found.len())?;
-    for item in found {
-        made.push(item?);
+    let results = par_collected(values)?;
+    let mut list = with_room(results.len())?;
+    for item in results {
+        list.push(item?);
     }
-    Ok(made)
+    Ok(list)
 }
 
 /// What a thread works with, or why it has none.
@@ -177,9 +177,9 @@ fn leave_room(bytes: usize) -> Result<()> {
         return Ok(());
     }
     let mut remainder = Vec::<u8>::new();
-    let found = remainder.try_reserve_exact(REMAINDER);
+    let reserved = remainder.try_reserve_exact(REMAINDER);
     black_box(&mut remainder); // else the compiler sees that it is unused, and does not ask
-    found.map_err(|_| Error::OutOfMemory(bytes))
+    reserved.map_err(|_| Error::OutOfMemory(bytes))
 }
 
 /// Every allocation asks here first; tests make it reject one.
@@ -196,7 +196,7 @@ use tests::grant;
 /// A table below this size stays in the processor's own cache: hints would only cost time.
 const WORTHWHILE: usize = 1 << 15;
 
-/// Whether hints about rows of `data` are worth their instructions.
+/// Whether prefetching rows of `data` saves more time than it costs.
 #[inline(always)]
 pub(crate) fn worthwhile(data: &[f64]) -> bool {
     cfg!(target_arch = "x86_64") && data.len() >= WORTHWHILE

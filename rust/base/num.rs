@@ -66,7 +66,7 @@ pub struct LogProduct {
     rest: f64,
 }
 
-/// Far enough below the largest double for one more mantissa.
+/// Factors are multiplied up to this size: one more mantissa does not overflow.
 const LARGE: f64 = 1e300;
 
 const EXPONENT_MASK: u64 = 0x7ff0_0000_0000_0000;
@@ -203,8 +203,8 @@ pub(crate) fn cholesky(matrix: &mut [f64], ridge: f64, k: usize) -> bool {
     for i in 0..k {
         matrix[i * k + i] += ridge;
         for j in 0..=i {
-            let known: f64 = (0..j).map(|h| matrix[i * k + h] * matrix[j * k + h]).sum();
-            let rest = matrix[i * k + j] - known;
+            let explained: f64 = (0..j).map(|h| matrix[i * k + h] * matrix[j * k + h]).sum();
+            let rest = matrix[i * k + j] - explained;
             matrix[i * k + j] = if i > j {
                 rest / matrix[j * k + j]
             } else if rest > 0.0 {
@@ -247,8 +247,8 @@ pub fn winners(rows: &[f64], width: usize, control: &Control) -> Result<(Vec<u16
     }
     let n = rows.len() / width;
     let mut winner = zeros::<u16>(n)?;
-    let mut tied = zeros::<bool>(n)?;
-    rows.par_chunks(ROWS * width).zip(winner.par_chunks_mut(ROWS)).zip(tied.par_chunks_mut(ROWS)).try_for_each(
+    let mut ties = zeros::<bool>(n)?;
+    rows.par_chunks(ROWS * width).zip(winner.par_chunks_mut(ROWS)).zip(ties.par_chunks_mut(ROWS)).try_for_each(
         |((rows, winner), tied)| {
             control.check()?;
             for ((row, winner), tied) in rows.chunks_exact(width).zip(winner).zip(tied) {
@@ -257,7 +257,7 @@ pub fn winners(rows: &[f64], width: usize, control: &Control) -> Result<(Vec<u16
             Ok(())
         },
     )?;
-    Ok((winner, tied))
+    Ok((winner, ties))
 }
 
 /// The same of one row.
@@ -386,15 +386,15 @@ mod tests {
     #[test]
     fn winners_tell_rounding_from_a_lead() {
         let rows = [1.0, 1.0 + 1e-13, 1.0, 1.0 + 1e-11, -2.0, -1.0, -1.0 - 1e-13, -1.0];
-        let (winner, tied) = winners(&rows, 2, &Control::default()).unwrap();
-        assert_eq!((winner, tied), (vec![0, 1, 1, 0], vec![true, false, false, true]));
+        let (winner, ties) = winners(&rows, 2, &Control::default()).unwrap();
+        assert_eq!((winner, ties), (vec![0, 1, 1, 0], vec![true, false, false, true]));
     }
 
     #[test]
     fn winners_flag_ties_and_take_the_lowest() {
         let rows = [0.5, 0.5, 0.0, 0.1, 0.2, 0.7];
-        let (winner, tied) = winners(&rows, 3, &Control::default()).unwrap();
-        assert_eq!((winner, tied), (vec![0, 2], vec![true, false]));
+        let (winner, ties) = winners(&rows, 3, &Control::default()).unwrap();
+        assert_eq!((winner, ties), (vec![0, 2], vec![true, false]));
         assert!(winners(&rows, 4, &Control::default()).is_err());
     }
 }

@@ -100,15 +100,15 @@ mod tests {
             let mut offsets = vec![0];
             lengths.iter().for_each(|n| offsets.push(offsets[offsets.len() - 1] + n));
             let tasks = lengths.len() / 3..lengths.len();
-            let mut seen = Seen(vec![]);
-            by_length(&offsets, tasks.clone(), &mut seen);
-            for block in seen.0.chunks(TASKS) {
+            let mut visitor = Seen(vec![]);
+            by_length(&offsets, tasks.clone(), &mut visitor);
+            for block in visitor.0.chunks(TASKS) {
                 let length = |rows: &Range<usize>| rows.len().min(LONG);
                 prop_assert!(block.is_sorted_by_key(|(task, rows)| (length(rows), *task)));
             }
-            seen.0.sort_unstable_by_key(|(task, _)| *task);
-            let wanted: Vec<_> = tasks.map(|t| (t, offsets[t] as usize..offsets[t + 1] as usize)).collect();
-            prop_assert_eq!(seen.0, wanted);
+            visitor.0.sort_unstable_by_key(|(task, _)| *task);
+            let expected: Vec<_> = tasks.map(|t| (t, offsets[t] as usize..offsets[t + 1] as usize)).collect();
+            prop_assert_eq!(visitor.0, expected);
         }
     }
 }

@@ -195,9 +195,9 @@ mod tests {
                     let choose: f64 = (1..=j).map(|i| f64::from(n - j + i) / f64::from(i)).product();
                     choose * f64::powi(x, j) * f64::powi(1.0 - x, n - j)
                 };
-                let wanted: f64 = (a..=n).map(term).sum();
+                let expected: f64 = (a..=n).map(term).sum();
                 let below = beta_below(x, f64::from(a), f64::from(b));
-                assert!((below - wanted).abs() < 1e-12, "{below}, not {wanted}, below {x} of Beta({a}, {b})");
+                assert!((below - expected).abs() < 1e-12, "{below}, not {expected}, below {x} of Beta({a}, {b})");
             }
         }
         assert_eq!((beta_below(0.0, 2.0, 2.0), beta_below(1.0, 2.0, 2.0)), (0.0, 1.0));

@@ -40,16 +40,16 @@ impl Reach {
     }
 
     /// The point that an extrapolation from three iterates reaches, where there is one to make.
-    pub fn leap(&mut self, [zero, one, two]: [&Vec<f64>; 3]) -> Result<Option<Vec<f64>>> {
+    pub fn extrapolate(&mut self, [zero, one, two]: [&Vec<f64>; 3]) -> Result<Option<Vec<f64>>> {
         let Some(step) = self.step(zero, one, two) else { return Ok(None) };
         let points = zero.par_iter().zip(one).zip(two);
-        par_collected(points.map(|((x0, x1), x2)| leap(step, *x0, *x1, *x2))).map(Some)
+        par_collected(points.map(|((x0, x1), x2)| extrapolate(step, *x0, *x1, *x2))).map(Some)
     }
 }
 
 /// One coordinate of the point that an extrapolation reaches.
 #[inline(always)]
-pub(crate) fn leap(step: f64, x0: f64, x1: f64, x2: f64) -> f64 {
+pub(crate) fn extrapolate(step: f64, x0: f64, x1: f64, x2: f64) -> f64 {
     let (r, v) = (x1 - x0, x2 - 2.0 * x1 + x0);
     x0 + 2.0 * step * r + step * step * v
 }

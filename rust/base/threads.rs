@@ -77,10 +77,10 @@ fn with_idle<T>(change: impl FnOnce(&mut Idle) -> T) -> Result<T> {
         return Ok(change(idle));
     }
     let mut idle = Idle { process, n_threads: threads_from_environment()?, pools: vec![] };
-    let made = change(&mut idle);
+    let result = change(&mut idle);
     // Dropping a parent's pools in a forked child would wait for threads that do not exist here.
     std::mem::forget(slot.replace(idle));
-    Ok(made)
+    Ok(result)
 }
 
 /// A pool for one call; it is idle again when dropped.

@@ -78,9 +78,9 @@ pub fn effective_votes(table: &Table, information: &[f64], control: &Control) ->
             let (mut sum, mut squares) = (0.0, 0.0);
             for row in table.rows_of(block * TASKS + i) {
                 let informs = information[table.workers()[row] as usize].max(LEAST);
-                let told = table.weights().map_or(1.0, |weights| weights[row]) * informs;
-                sum += told;
-                squares += told * informs;
+                let row_information = table.weights().map_or(1.0, |weights| weights[row]) * informs;
+                sum += row_information;
+                squares += row_information * informs;
             }
             // In this order, since the square of a large weight overflows.
             *to = if squares > 0.0 { sum * (sum / squares) } else { 0.0 };

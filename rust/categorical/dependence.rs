@@ -99,8 +99,8 @@ pub fn error_correlation(
         return Ok((0.0, NOTHING));
     }
     let tasks = looked_at(0, n, if sampled { 0 } else { table.len() as u64 })?;
-    let found = Crowd::new(table, tasks, posterior, counts, prior, control)?.search(control)?;
-    Ok(if found.0.is_finite() && found.1.is_finite() { found } else { (0.0, NOTHING) })
+    let estimate = Crowd::new(table, tasks, posterior, counts, prior, control)?.search(control)?;
+    Ok(if estimate.0.is_finite() && estimate.1.is_finite() { estimate } else { (0.0, NOTHING) })
 }
 
 /// What does not change while correlations are tried.
@@ -218,9 +218,9 @@ impl<'a> Crowd<'a> {
         let q = row_of(self.posterior, task, k);
         for run in Runs::of(self.table, task) {
             let places = &self.places[run.worker * k..][..k];
-            let mut said = run.labels().peekable();
+            let mut labels = run.labels().peekable();
             for (c, ((class, &(place, total)), q)) in classes.iter_mut().zip(places).zip(q).enumerate() {
-                let right = said.next_if(|(label, _)| *label == c).map_or(0.0, |(_, weight)| weight);
+                let right = labels.next_if(|(label, _)| *label == c).map_or(0.0, |(_, weight)| weight);
                 let inflated = total / (total - q * run.weight).max(LEAST);
                 class.absorb(curves, place, right, run.weight, inflated);
             }
@@ -387,9 +387,9 @@ fn row_of(rows: &[f64], task: u32, k: usize) -> &[f64] {
 /// Of a shard, `first` is the number of its first task among all, and `n_annotations` are those of the log.
 pub fn looked_at(first: u64, n_tasks: usize, n_annotations: u64) -> Result<Vec<u32>> {
     let limit = ((MOST as u128) << 64) / u128::from(n_annotations.max(MOST as u64));
-    let mut found = with_room(n_tasks)?;
-    found.extend((0..n_tasks as u32).filter(|&task| u128::from(scramble(first + u64::from(task) + 1)) < limit));
-    Ok(found)
+    let mut tasks = with_room(n_tasks)?;
+    tasks.extend((0..n_tasks as u32).filter(|&task| u128::from(scramble(first + u64::from(task) + 1)) < limit));
+    Ok(tasks)
 }
 
 fn knot(i: usize) -> f64 {
@@ -431,9 +431,9 @@ fn curves(correlation: f64, shift: f64) -> Vec<Curve> {
             let weight = density(old) / (normal_below(old) * normal_below(-old));
             let mut curve = Curve::default();
             for (node, x) in NODES.iter().enumerate() {
-                let given = (new - correlation.sqrt() * x) / (1.0 - correlation).sqrt();
-                curve.right[node] = log_normal_below(given) - log_normal_below(old);
-                curve.wrong[node] = log_normal_below(-given) - log_normal_below(-old);
+                let conditional = (new - correlation.sqrt() * x) / (1.0 - correlation).sqrt();
+                curve.right[node] = log_normal_below(conditional) - log_normal_below(old);
+                curve.wrong[node] = log_normal_below(-conditional) - log_normal_below(-old);
             }
             curve.rest[WEIGHT] = weight;
             curve.rest[EXPECTED] = weight * normal_below(new);

@@ -124,7 +124,7 @@ struct Point {
 /// function there.
 ///
 /// `evaluate` was last called at the place that is returned.
-fn climb(at: f64, from: Point, mut evaluate: impl FnMut(f64) -> Point) -> (f64, Point) {
+fn ascend(at: f64, from: Point, mut evaluate: impl FnMut(f64) -> Point) -> (f64, Point) {
     let mut step = (from.slope / from.bend).clamp(-LONGEST, LONGEST);
     for _ in 0..HALVINGS {
         let there = evaluate(at + step);
@@ -237,7 +237,7 @@ impl<'a> Model<'a> {
                     let mut point = evaluate(*ease);
                     for _ in 0..n_steps {
                         let before = *ease;
-                        (*ease, point) = climb(before, point, &mut evaluate);
+                        (*ease, point) = ascend(before, point, &mut evaluate);
                         if (*ease - before).abs() < STILL {
                             break;
                         }
@@ -282,7 +282,7 @@ impl<'a> Model<'a> {
                     }
                     point
                 };
-                *ability = climb(*ability, evaluate(*ability), evaluate).0;
+                *ability = ascend(*ability, evaluate(*ability), evaluate).0;
                 Ok(())
             },
         )
@@ -304,7 +304,7 @@ impl<'a> Model<'a> {
         };
         let mut log = 0.0;
         for _ in 0..STEPS_TOGETHER {
-            log = climb(log, evaluate(log), evaluate).0;
+            log = ascend(log, evaluate(log), evaluate).0;
         }
         self.ability.iter_mut().for_each(|a| *a *= log.exp());
         self.ease.iter_mut().for_each(|ease| *ease -= log);
@@ -380,8 +380,8 @@ mod tests {
         for (&(task, worker, label), weight) in ROWS.iter().zip(WEIGHTS) {
             let p = right(ability[worker as usize], ease[task as usize]);
             for class in 0..4 {
-                let said = if class == usize::from(label) { p } else { (1.0 - p) / 3.0 };
-                joint[task as usize * 4 + class] += weight * said.ln();
+                let likelihood = if class == usize::from(label) { p } else { (1.0 - p) / 3.0 };
+                joint[task as usize * 4 + class] += weight * likelihood.ln();
             }
         }
         let log: f64 = joint.chunks_exact_mut(4).map(softmax).sum();
@@ -428,8 +428,8 @@ mod tests {
                 }
             }
         }
-        for (found, (_, wanted)) in posterior.chunks_exact(4).zip(&best) {
-            assert!(found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 2e-3), "{found:?}, not {wanted:?}");
+        for (result, (_, wanted)) in posterior.chunks_exact(4).zip(&best) {
+            assert!(result.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 2e-3), "{result:?}, not {wanted:?}");
         }
     }
 

@@ -66,14 +66,14 @@ pub fn fit(table: &Table, n_iter: usize, seed: u64, control: &Control) -> Result
         return Err(Error::invalid("messages need at least two classes, and the table has one"));
     }
     let mut run = Run::new(table, seed, control)?;
-    for done in 1..=n_iter {
+    for iteration in 1..=n_iter {
         run.round(control)?;
-        control.report(done, f64::NAN);
+        control.report(iteration, f64::NAN);
     }
     run.turn(control)?;
     let silent: Vec<bool> = collected(run.component.iter().map(|&c| run.dead[c as usize]))?;
-    let told = |worker: usize| if run.sums.is_empty() || silent[worker] { 1.0 } else { run.sums[worker] };
-    Ok(Fit { scores: run.scores(control)?, weights: collected((0..table.n_workers()).map(told))?, silent })
+    let message = |worker: usize| if run.sums.is_empty() || silent[worker] { 1.0 } else { run.sums[worker] };
+    Ok(Fit { scores: run.scores(control)?, weights: collected((0..table.n_workers()).map(message))?, silent })
 }
 
 /// Messages on their way.
@@ -142,7 +142,7 @@ impl<'a> Run<'a> {
     fn round(&mut self, control: &Control) -> Result<()> {
         let (table, component, plain) = (self.table, &self.component, self.plain);
         let (n_workers, n_components) = (table.n_workers(), self.scale.len());
-        let known: Vec<Known> = if self.sums.is_empty() {
+        let senders: Vec<Known> = if self.sums.is_empty() {
             // y is a message itself: nothing less a negative one.
             filled(Known { sum: 0.0, scale: -1.0 }, n_workers)?
         } else {
@@ -164,9 +164,9 @@ impl<'a> Run<'a> {
                         let Some(&first) = table.workers()[rows.clone()].first() else { continue };
                         let largest = if plain {
                             let here = &mut messages[rows.start - base..rows.end - base];
-                            votes.exchange(task, here, &known, &mut part.sums)
+                            votes.exchange(task, here, &senders, &mut part.sums)
                         } else {
-                            votes.count(task, |row, worker| known[worker].reply(messages[row - base]));
+                            votes.count(task, |row, worker| senders[worker].reply(messages[row - base]));
                             let mut largest = 0.0_f64;
                             votes.for_each_edge(|row, worker, message| {
                                 messages[row - base] = message;
@@ -294,12 +294,12 @@ impl<'a, L: Label> Votes<'a, L> {
         let workers = self.table.workers();
         for row in self.rows.clone() {
             let repeats = row > self.rows.start && workers[row] == workers[row - 1];
-            let said = match self.replies.last() {
+            let this_reply = match self.replies.last() {
                 Some(&said) if repeats => said,
                 _ => reply(row, workers[row] as usize),
             };
-            self.replies.push(said);
-            let vote = said * self.weight(row);
+            self.replies.push(this_reply);
+            let vote = this_reply * self.weight(row);
             self.by_class[self.labels[row].code()] += vote;
             self.all += vote;
         }
@@ -372,14 +372,14 @@ fn split_rows<'b>(
     chunks: &[Range<usize>],
     mut rows: &'b mut [f64],
 ) -> Vec<(Range<usize>, &'b mut [f64])> {
-    let mut made = Vec::with_capacity(chunks.len());
+    let mut results = Vec::with_capacity(chunks.len());
     for chunk in chunks {
         let n = (table.offsets()[chunk.end] - table.offsets()[chunk.start]) as usize;
         let (these, rest) = rows.split_at_mut(n);
-        made.push((chunk.clone(), these));
+        results.push((chunk.clone(), these));
         rows = rest;
     }
-    made
+    results
 }
 
 /// A power of two that brings `x` into [1, 2); 1 for 0 and for what is too small or too large to be brought there.
@@ -392,16 +392,16 @@ fn power_of_two_over(x: f64) -> f64 {
 
 /// Component of each worker in the graph of tasks and workers, numbered by lowest member, and how many there are.
 fn components(table: &Table, control: &Control) -> Result<(Vec<u32>, usize)> {
-    let mut found = Components::new(table.n_workers())?;
+    let mut forest = Components::new(table.n_workers())?;
     for task in 0..table.n_tasks() {
         if task.is_multiple_of(TASKS_PER_CHECK) {
             control.check()?;
         }
         table.workers()[table.rows_of(task)].windows(2).for_each(|pair| {
-            found.join(pair[0], pair[1]);
+            forest.join(pair[0], pair[1]);
         });
     }
-    found.numbered()
+    forest.numbered()
 }
 
 /// A draw from the normal distribution of mean 1 and variance 1 that depends on nothing but its key (Box and Muller).

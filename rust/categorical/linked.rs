@@ -215,7 +215,7 @@ mod tests {
             let (offsets, neighbours, opposite) = graph(5, &pairs);
             let graph = Graph { offsets: &offsets, neighbours: &neighbours, opposite: &opposite };
             let evidence: Vec<f64> = (0..15).map(|i| 3.0 * unit(i) - 1.0).collect();
-            let found = propagate(&graph, &evidence, K, strength, 50, 1e-13, &Control::default()).unwrap();
+            let result = propagate(&graph, &evidence, K, strength, 50, 1e-13, &Control::default()).unwrap();
             let (mut posterior, mut agreement, mut total) = ([0.0; 15], 0.0, 0.0);
             for i in 0..K.pow(5) {
                 let classes: Vec<usize> = (0..5).map(|t| i / K.pow(t) % K).collect();
@@ -225,8 +225,8 @@ mod tests {
                 agreement += alike * log.exp();
                 total += log.exp();
             }
-            posterior.iter().zip(&found.posterior).for_each(|(p, q)| assert!((p / total - q).abs() < 1e-10));
-            assert!((agreement / total - found.agreement).abs() < 1e-10);
+            posterior.iter().zip(&result.posterior).for_each(|(p, q)| assert!((p / total - q).abs() < 1e-10));
+            assert!((agreement / total - result.agreement).abs() < 1e-10);
         }
     }
 
@@ -240,8 +240,8 @@ mod tests {
         assert_eq!(run(1), run(5));
         let (offsets, neighbours, opposite) = graph(4, &[(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)]);
         let cycle = Graph { offsets: &offsets, neighbours: &neighbours, opposite: &opposite };
-        let found = propagate(&cycle, &evidence[..8], 2, 5.0, 100, 1e-9, &Control::default()).unwrap();
-        assert!(found.posterior.iter().all(|q| q.is_finite()) && found.agreement.is_finite());
+        let result = propagate(&cycle, &evidence[..8], 2, 5.0, 100, 1e-9, &Control::default()).unwrap();
+        assert!(result.posterior.iter().all(|q| q.is_finite()) && result.agreement.is_finite());
         let wrong = Graph { opposite: &neighbours, ..cycle };
         assert!(propagate(&wrong, &evidence[..8], 2, 5.0, 1, 0.0, &Control::default()).is_err());
     }

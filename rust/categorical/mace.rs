@@ -199,13 +199,13 @@ impl<'a> Crowd<'a> {
                 sums.iter_mut().zip(&chunk.right[first..]).for_each(|(sum, x)| *sum += x);
             }
         });
-        let (given, prior) = (std::mem::take(&mut self.given), std::mem::take(&mut self.prior));
+        let (counts, prior) = (std::mem::take(&mut self.given), std::mem::take(&mut self.prior));
         let variational = self.variational;
         self.log_prior = self.each_worker(|w, worker| {
-            worker.count(&right[w * k..(w + 1) * k], &given[w * k..(w + 1) * k], &prior);
+            worker.count(&right[w * k..(w + 1) * k], &counts[w * k..(w + 1) * k], &prior);
             if variational { worker.vary(&prior) } else { worker.normalise(&prior) }
         });
-        (self.given, self.prior) = (given, prior);
+        (self.given, self.prior) = (counts, prior);
         Ok(())
     }
 
@@ -248,9 +248,9 @@ impl Worker<'_> {
         self.counts.copy_from_slice(prior);
         for (label, (right, given)) in right.iter().zip(given).enumerate() {
             let base = (spam * self.weights[2 + label]).max(FLOOR);
-            let known = right * know / (know + base);
-            let spammed = (given - known).max(0.0);
-            self.counts[0] += known;
+            let knowing = right * know / (know + base);
+            let spammed = (given - knowing).max(0.0);
+            self.counts[0] += knowing;
             self.counts[1] += spammed;
             self.counts[2 + label] += spammed;
         }

@@ -167,7 +167,7 @@ impl Model<'_> {
                 let mut sum = 0.0;
                 let own = numbers.chunks_exact_mut(n).zip(factors.chunks_exact_mut(k * k));
                 for (posterior, (numbers, factors)) in posterior.chunks_exact_mut(k).zip(own) {
-                    sum += task.climb(&mut climber, posterior, numbers, factors, n_steps)?;
+                    sum += task.ascend(&mut climber, posterior, numbers, factors, n_steps)?;
                     task.index += 1;
                 }
                 Ok(sum)
@@ -195,7 +195,7 @@ impl Model<'_> {
                     climber.add(factors, other, class, label, weight);
                 })?;
                 let from = value - climber.charge(numbers);
-                climber.climb(numbers, factors, from, |own| {
+                climber.ascend(numbers, factors, from, |own| {
                     let mut value = 0.0;
                     labels.each(|other, class, label, weight| {
                         value += weight * chances(own, other, class, label, chance).ln();
@@ -264,7 +264,7 @@ impl Task<'_> {
     }
 
     /// Takes at most this many steps uphill; returns the value they lead to.
-    fn climb(
+    fn ascend(
         &mut self,
         climber: &mut Climber,
         posterior: &mut [f64],
@@ -282,7 +282,7 @@ impl Task<'_> {
                 }
             }
             let evaluate = |own: &[f64]| self.evaluate(own, posterior, &mut chance);
-            let (reached, length) = climber.climb(numbers, factors, value, evaluate)?;
+            let (reached, length) = climber.ascend(numbers, factors, value, evaluate)?;
             value = reached;
             if length < STILL {
                 break;

@@ -47,10 +47,10 @@ struct Aligned {
 impl Aligned {
     /// No bytes yet, and room for this many.
     fn with_room(len: usize) -> Result<Self> {
-        let mut held: Vec<u8> = with_room(len.saturating_add(size_of::<u64>()))?;
-        let start = held.as_ptr().align_offset(size_of::<u64>());
-        held.resize(start, 0);
-        Ok(Self { held, start })
+        let mut bytes: Vec<u8> = with_room(len.saturating_add(size_of::<u64>()))?;
+        let start = bytes.as_ptr().align_offset(size_of::<u64>());
+        bytes.resize(start, 0);
+        Ok(Self { held: bytes, start })
     }
 
     fn get(&self) -> &[u8] {
@@ -257,20 +257,20 @@ impl Shard {
     /// The same annotations without abstentions, of the same tasks and workers.
     pub fn without_abstentions(&self) -> Result<Self> {
         let (n_labels, n_classes) = (self.n_labels() as u64, self.n_classes() as u64);
-        let kept = |row: &usize| self.cell(*row) % n_labels < n_classes;
+        let is_class = |row: &usize| self.cell(*row) % n_labels < n_classes;
         let mut offsets: Vec<u32> = with_room(self.offsets.len())?;
         offsets.push(0);
         for task in self.offsets.windows(2) {
-            let n = (task[0] as usize..task[1] as usize).filter(kept).count();
+            let n = (task[0] as usize..task[1] as usize).filter(is_class).count();
             offsets.push(offsets[offsets.len() - 1] + n as u32);
         }
-        let mut cells = (0..self.len()).filter(kept).map(|row| {
+        let mut cells = (0..self.len()).filter(is_class).map(|row| {
             let cell = self.cell(row);
             cell / n_labels * n_classes + cell % n_labels
         });
         let mut weights: Vec<f64> = with_room(if self.header.weighted { self.len() } else { 0 })?;
         if let Some(given) = self.weights() {
-            weights.extend((0..self.len()).filter(kept).map(|row| given[row]));
+            weights.extend((0..self.len()).filter(is_class).map(|row| given[row]));
         }
         let columns = Columns {
             offsets: &offsets,

@@ -215,8 +215,8 @@ impl Table {
         if codes.len() != self.n_labels {
             return Err(Error::invalid(format!("{} codes for {} labels", codes.len(), self.n_labels)));
         }
-        let given = self.label_counts();
-        if let Some(label) = (0..codes.len()).find(|&l| given[l] > 0 && usize::from(codes[l]) >= n_labels) {
+        let label_counts = self.label_counts();
+        if let Some(label) = (0..codes.len()).find(|&l| label_counts[l] > 0 && usize::from(codes[l]) >= n_labels) {
             let code = codes[label];
             return Err(Error::invalid(format!("label {label} cannot become {code}, which is not below {n_labels}")));
         }
@@ -278,18 +278,18 @@ impl Table {
 
     /// Agreeing and all pairs of annotations on the same task.
     pub fn agreeing_pairs(&self) -> (u64, u64) {
-        let mut seen = vec![0_u64; self.n_labels];
+        let mut n_seen = vec![0_u64; self.n_labels];
         let (mut agree, mut all) = (0, 0);
         for task in 0..self.n_tasks() {
             let rows = self.rows_of(task);
             all += (rows.len() as u64) * (rows.len() as u64 - u64::from(!rows.is_empty())) / 2;
             for row in rows.clone() {
-                let count = &mut seen[self.labels.get(row)];
+                let count = &mut n_seen[self.labels.get(row)];
                 agree += *count;
                 *count += 1;
             }
             for row in rows {
-                seen[self.labels.get(row)] = 0;
+                n_seen[self.labels.get(row)] = 0;
             }
         }
         (agree, all)

@@ -40,14 +40,14 @@ fn each_row(table: &Table, said: &[u8], pair: usize, mut job: impl FnMut(usize, 
 ///
 /// Time O(answers), shared out by pairs; memory the result.
 pub fn pair_evidence(table: &Table, log_odds: &[f64], control: &Control) -> Result<Vec<f64>> {
-    let said = said_in(table)?;
+    let answers = said_in(table)?;
     finite("log_odds", log_odds, 2 * table.n_workers())?;
     let (log_odds, _) = log_odds.as_chunks::<2>();
     let mut evidence = zeros::<f64>(table.n_tasks())?;
     evidence.par_chunks_mut(PAIRS_PER_JOB).enumerate().try_for_each(|(job, sums)| {
         control.check()?;
         for (i, sum) in sums.iter_mut().enumerate() {
-            each_row(table, said, job * PAIRS_PER_JOB + i, |worker, said, weight| {
+            each_row(table, answers, job * PAIRS_PER_JOB + i, |worker, said, weight| {
                 *sum += weight * log_odds[worker][said];
             });
         }
@@ -61,7 +61,7 @@ pub fn pair_evidence(table: &Table, log_odds: &[f64], control: &Control) -> Resu
 ///
 /// Time O(answers), shared out by pairs; memory the result for each of at most 32 chunks.
 pub fn pair_counts(table: &Table, same: &[f64], control: &Control) -> Result<Vec<f64>> {
-    let said = said_in(table)?;
+    let answers = said_in(table)?;
     finite("same", same, table.n_tasks())?;
     let n = 4 * table.n_workers();
     let chunks = table.chunks(chunks_with_tables(table.len(), n));
@@ -73,7 +73,7 @@ pub fn pair_counts(table: &Table, same: &[f64], control: &Control) -> Result<Vec
                 control.check()?;
             }
             let p = same[pair];
-            each_row(table, said, pair, |worker, said, weight| {
+            each_row(table, answers, pair, |worker, said, weight| {
                 let own = &mut cells[worker];
                 own[said] += weight * (1.0 - p);
                 own[2 + said] += weight * p;

@@ -101,7 +101,7 @@ fn check(table: &Table, pairs: &Pairs<'_>, options: &MembershipOptions<'_>) -> R
         return Err(Error::invalid(format!("the start of item {item} is not a probability of clusters")));
     }
     if options.prior.iter().any(|&n| !(n.is_finite() && n > 0.0)) {
-        return Err(Error::invalid(format!("imaginary answers must be positive, not {:?}", options.prior)));
+        return Err(Error::invalid(format!("pseudo-counts must be positive, not {:?}", options.prior)));
     }
     Ok(())
 }
@@ -139,7 +139,7 @@ fn expected_log_odds(counts: &[f64]) -> Result<Vec<f64>> {
     let mut odds = zeros::<f64>(counts.len() / 2)?;
     for (odds, own) in odds.chunks_exact_mut(2).zip(counts.chunks_exact(4)) {
         let [different, same] = [own[0] + own[1], own[2] + own[3]].map(digamma);
-        (0..2).for_each(|said| odds[said] = digamma(own[2 + said]) - same - digamma(own[said]) + different);
+        (0..2).for_each(|answer| odds[answer] = digamma(own[2 + answer]) - same - digamma(own[answer]) + different);
     }
     Ok(odds)
 }

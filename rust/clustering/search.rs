@@ -150,8 +150,8 @@ fn sweeps(
             let size = level.sizes[node];
             sizes[own as usize] -= size;
             let worth = |c: u32| {
-                let joined = sizes[c as usize];
-                if joined == 0.0 { prior.of(size) } else { gains[c as usize] + prior.joined(joined, size) }
+                let cluster_size = sizes[c as usize];
+                if cluster_size == 0.0 { prior.of(size) } else { gains[c as usize] + prior.joined(cluster_size, size) }
             };
             // The own cluster comes first and alone second, so that neither is left for nothing.
             let (mut best, mut most) = (own, worth(own));
@@ -162,9 +162,9 @@ fn sweeps(
                 (best, most) = (new, prior.of(size));
             }
             for &c in &near {
-                let found = worth(c);
-                if found > most + LEAST_GAIN {
-                    (best, most) = (c, found);
+                let gain = worth(c);
+                if gain > most + LEAST_GAIN {
+                    (best, most) = (c, gain);
                 }
             }
             near.iter().for_each(|&c| gains[c as usize] = 0.0);
@@ -231,7 +231,7 @@ fn renumbered(clusters: &[u32]) -> Result<(Vec<u32>, usize)> {
     const NONE: u32 = u32::MAX;
     let most = clusters.iter().max().map_or(0, |&c| c as usize + 1);
     let mut numbers = crate::base::memory::filled(NONE, most)?;
-    let mut made = with_room(clusters.len())?;
+    let mut renumbered_items = with_room(clusters.len())?;
     let mut n = 0;
     for &c in clusters {
         let number = &mut numbers[c as usize];
@@ -239,9 +239,9 @@ fn renumbered(clusters: &[u32]) -> Result<(Vec<u32>, usize)> {
             *number = n;
             n += 1;
         }
-        made.push(*number);
+        renumbered_items.push(*number);
     }
-    Ok((made, n as usize))
+    Ok((renumbered_items, n as usize))
 }
 
 fn worth(pairs: &Pairs<'_>, evidence: &[f64], clusters: &[u32], n: usize, prior: Prior) -> f64 {
@@ -267,8 +267,8 @@ pub fn cluster_shares(pairs: &Pairs<'_>, evidence: &[f64], clusters: &[u32], con
     let mut near = with_room::<u32>(pairs.n_items)?;
     let mut sizes = zeros::<u32>(pairs.n_items)?;
     clusters.iter().for_each(|&c| sizes[c as usize] += 1);
-    let mut found = Shares { offsets: with_room(pairs.n_items + 1)?, clusters: vec![], shares: vec![] };
-    found.offsets.push(0);
+    let mut result = Shares { offsets: with_room(pairs.n_items + 1)?, clusters: vec![], shares: vec![] };
+    result.offsets.push(0);
     let mut logs = vec![];
     for (item, &own) in clusters.iter().enumerate() {
         if item.is_multiple_of(NODES_PER_CHECK) {
@@ -288,11 +288,11 @@ pub fn cluster_shares(pairs: &Pairs<'_>, evidence: &[f64], clusters: &[u32], con
         }
         softmax(&mut logs);
         for (&c, &share) in near.iter().zip(&logs) {
-            push(&mut found.clusters, c)?;
-            push(&mut found.shares, share)?;
+            push(&mut result.clusters, c)?;
+            push(&mut result.shares, share)?;
             gains[c as usize] = 0.0;
         }
-        found.offsets.push(found.clusters.len() as u32);
+        result.offsets.push(result.clusters.len() as u32);
     }
-    Ok(found)
+    Ok(result)
 }

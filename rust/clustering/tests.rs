@@ -32,20 +32,20 @@ proptest! {
         let (left, right, evidence) = columns(&pairs);
         let all = Pairs { left: &left, right: &right, n_items: n };
         let start: Vec<u32> = (0..n as u32).collect();
-        let found = cluster_search(&all, &evidence, &start, None, seed, &Control::default()).unwrap();
-        let worth = worth_of(&pairs, &found.clusters);
-        prop_assert!((found.objective - worth).abs() < 1e-9);
+        let result = cluster_search(&all, &evidence, &start, None, seed, &Control::default()).unwrap();
+        let worth = worth_of(&pairs, &result.clusters);
+        prop_assert!((result.objective - worth).abs() < 1e-9);
         prop_assert!(worth >= 0.0);
         for item in 0..n {
             for to in 0..=n as u32 {
-                let mut moved = found.clusters.clone();
-                moved[item] = to;
-                prop_assert!(worth_of(&pairs, &moved) <= worth + 1e-6);
+                let mut changed = result.clusters.clone();
+                changed[item] = to;
+                prop_assert!(worth_of(&pairs, &changed) <= worth + 1e-6);
             }
         }
         for a in 0..n as u32 {
             for b in 0..n as u32 {
-                let union: Vec<u32> = found.clusters.iter().map(|&c| if c == a { b } else { c }).collect();
+                let union: Vec<u32> = result.clusters.iter().map(|&c| if c == a { b } else { c }).collect();
                 prop_assert!(worth_of(&pairs, &union) <= worth + 1e-6);
             }
         }
@@ -56,14 +56,14 @@ proptest! {
         let (left, right, evidence) = columns(&pairs);
         let all = Pairs { left: &left, right: &right, n_items: n };
         let start: Vec<u32> = (0..n as u32).collect();
-        let found = cluster_search(&all, &evidence, &start, Some(1.0), seed, &Control::default()).unwrap();
-        let shares = cluster_shares(&all, &evidence, &found.clusters, &Control::default()).unwrap();
+        let result = cluster_search(&all, &evidence, &start, Some(1.0), seed, &Control::default()).unwrap();
+        let shares = cluster_shares(&all, &evidence, &result.clusters, &Control::default()).unwrap();
         for item in 0..n {
             let places = shares.offsets[item] as usize..shares.offsets[item + 1] as usize;
             let near = &shares.clusters[places.clone()];
-            prop_assert!(near.windows(2).all(|pair| pair[0] < pair[1]) && near.contains(&found.clusters[item]));
+            prop_assert!(near.windows(2).all(|pair| pair[0] < pair[1]) && near.contains(&result.clusters[item]));
             let total: f64 = shares.shares[places].iter().sum();
-            let alone = found.clusters.iter().filter(|&&c| c == found.clusters[item]).count() == 1;
+            let alone = result.clusters.iter().filter(|&&c| c == result.clusters[item]).count() == 1;
             let sound = if alone { (total - 1.0).abs() < 1e-9 } else { total < 1.0 + 1e-9 };
             prop_assert!(sound);
         }
@@ -105,18 +105,20 @@ fn memberships_find_the_clusters_and_the_liar() {
 fn what_cannot_be_is_named() {
     let (table, left, right) = crowd();
     let control = Control::default();
-    let told = |error: Error| error.to_string();
+    let message = |error: Error| error.to_string();
     let pairs = Pairs { left: &left, right: &right, n_items: 6 };
-    assert!(told(pair_evidence(&table, &[0.0], &control).unwrap_err()).contains("1 numbers, not 6"));
-    assert!(told(pair_counts(&table, &[f64::NAN; 15], &control).unwrap_err()).contains("NaN at place 0"));
+    assert!(message(pair_evidence(&table, &[0.0], &control).unwrap_err()).contains("1 numbers, not 6"));
+    assert!(message(pair_counts(&table, &[f64::NAN; 15], &control).unwrap_err()).contains("NaN at place 0"));
     let itself = Pairs { left: &[1], right: &[1], n_items: 2 };
-    assert!(told(cluster_search(&itself, &[0.0], &[0, 1], None, 0, &control).unwrap_err()).contains("joins 1 and 1"));
+    assert!(
+        message(cluster_search(&itself, &[0.0], &[0, 1], None, 0, &control).unwrap_err()).contains("joins 1 and 1")
+    );
     let few = cluster_search(&pairs, &[0.0; 15], &[0; 5], None, 0, &control).unwrap_err();
-    assert!(told(few).contains("a cluster below 6"));
+    assert!(message(few).contains("a cluster below 6"));
     let none = cluster_search(&pairs, &[0.0; 15], &[0; 6], Some(0.0), 0, &control).unwrap_err();
-    assert!(told(none).contains("concentration"));
+    assert!(message(none).contains("concentration"));
     let options = MembershipOptions { start: &[0.5; 12], n_clusters: 2, prior: [1.0; 4], max_iter: 5, tol: 0.0 };
-    let fit = |options: &MembershipOptions<'_>| told(membership_fit(&table, &pairs, options, &control).unwrap_err());
+    let fit = |options: &MembershipOptions<'_>| message(membership_fit(&table, &pairs, options, &control).unwrap_err());
     assert!(fit(&MembershipOptions { start: &[0.6; 12], ..options }).contains("start of item 0"));
     assert!(fit(&MembershipOptions { prior: [0.0; 4], ..options }).contains("imaginary"));
     assert!(fit(&MembershipOptions { n_clusters: 0, ..options }).contains("at least one cluster"));

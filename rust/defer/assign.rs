@@ -89,8 +89,8 @@ pub struct Assigned {
 /// O(√cases × options²) beyond the scores and the result.
 pub fn assign(scores: &[f64], k: usize, capacities: &Capacities, control: &Control) -> Result<Assigned> {
     if k != capacities.lower.len() || !scores.len().is_multiple_of(k) {
-        let wanted = capacities.lower.len();
-        return Err(Error::invalid(format!("there are capacities for {wanted} options and scores for {k}")));
+        let n_options = capacities.lower.len();
+        return Err(Error::invalid(format!("there are capacities for {n_options} options and scores for {k}")));
     }
     check(scores, k, control)?;
     solve(scores, k, capacities, control)
@@ -287,7 +287,7 @@ impl<'a> Flow<'a> {
     /// Looks up what moves from `a` cost now.
     fn refresh(&mut self, a: usize) -> Result<()> {
         for b in 0..self.k {
-            self.loss[a * self.k + b] = self.cheapest(a, b)?.map_or(f64::INFINITY, |found| found.loss);
+            self.loss[a * self.k + b] = self.cheapest(a, b)?.map_or(f64::INFINITY, |path| path.loss);
         }
         Ok(())
     }
@@ -313,17 +313,17 @@ impl<'a> Flow<'a> {
         }
         let mut distance: Vec<f64> = self.surplus.iter().map(|s| if *s > 0 { 0.0 } else { f64::INFINITY }).collect();
         let mut before = vec![nodes; nodes];
-        let mut done = vec![false; nodes];
+        let mut visited = vec![false; nodes];
         let end = loop {
-            let open = (0..nodes).filter(|&v| !done[v] && distance[v] < f64::INFINITY);
+            let open = (0..nodes).filter(|&v| !visited[v] && distance[v] < f64::INFINITY);
             let Some(at) = open.min_by(|&a, &b| distance[a].total_cmp(&distance[b])) else {
-                return Err(self.impossible(&done));
+                return Err(self.impossible(&visited));
             };
             if self.surplus[at] < 0 {
                 break at;
             }
-            done[at] = true;
-            for v in (0..nodes).filter(|&v| !done[v]) {
+            visited[at] = true;
+            for v in (0..nodes).filter(|&v| !visited[v]) {
                 let through = distance[at] + self.length(at, v);
                 if through < distance[v] {
                     (distance[v], before[v]) = (through, at);
@@ -339,7 +339,7 @@ impl<'a> Flow<'a> {
     /// Moves a case along each edge of the path that ends at `end`.
     fn walk(&mut self, end: usize, before: &[usize]) -> Result<()> {
         let (pool, nodes) = (self.k, self.k + 1);
-        let mut moved = vec![];
+        let mut changes = vec![];
         let mut at = end;
         self.surplus[end] += 1;
         while before[at] != nodes {
@@ -349,14 +349,14 @@ impl<'a> Flow<'a> {
             } else if at == pool {
                 self.on[from] += 1;
             } else if let Some(found) = self.cheapest(from, at)? {
-                moved.push((found.row, at));
+                changes.push((found.row, at));
             }
             at = from;
         }
         self.surplus[at] -= 1;
         let mut changed = vec![false; self.k];
         // All cases were chosen before any moves: one that arrives must not be sent on along the same path.
-        for (row, to) in moved {
+        for (row, to) in changes {
             changed[self.option[row as usize] as usize] = true;
             changed[to] = true;
             self.option[row as usize] = to as u32;

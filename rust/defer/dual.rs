@@ -183,8 +183,8 @@ pub fn solve(bounds: &Bounds, start: &[f64], method: Method, rows: &mut dyn Eval
         search.refuse_impossible(&point.tilt)?;
     }
     // Shut options have no share to multiply.
-    let moved: f64 = point.tilt.iter().zip(&point.shares).filter(|(t, _)| t.is_finite()).map(|(t, s)| t * s).sum();
-    let kl = (moved - point.log).max(0.0);
+    let shift: f64 = point.tilt.iter().zip(&point.shares).filter(|(t, _)| t.is_finite()).map(|(t, s)| t * s).sum();
+    let kl = (shift - point.log).max(0.0);
     let Point { mut tilt, shares, residual, .. } = point;
     // Where all bounds are equalities, F does not depend on a number added to all tilts. Zero on average is as good as
     // any, as far as it suits the bounds that were asked for.
@@ -322,7 +322,7 @@ impl Search<'_> {
         while best.residual > TOLERANCE && self.passes < most {
             let point = self.at(ahead.clone(), false)?;
             let next: Vec<f64> = (0..ahead.len()).map(|i| self.proximal(i, &point, STEP)).collect();
-            let settled = next.iter().zip(&ahead).all(|(a, b)| a == b || (a - b).abs() <= STEP * TOLERANCE);
+            let converged = next.iter().zip(&ahead).all(|(a, b)| a == b || (a - b).abs() <= STEP * TOLERANCE);
             let last = tilt.replace(next.clone()).unwrap_or_else(|| next.clone());
             let uphill: f64 = next
                 .iter()
@@ -335,11 +335,11 @@ impl Search<'_> {
             let weight = if uphill > 0.0 { 0.0 } else { (momentum - 1.0) / following };
             momentum = if uphill > 0.0 { 1.0 } else { following };
             ahead = next.iter().zip(&last).map(|(a, b)| if a == b { *a } else { a + weight * (a - b) }).collect();
-            if settled || self.passes.is_multiple_of(16) {
-                let found = self.at(next, false)?;
-                if found.residual < best.residual {
-                    best = found;
-                } else if settled {
+            if converged || self.passes.is_multiple_of(16) {
+                let candidate = self.at(next, false)?;
+                if candidate.residual < best.residual {
+                    best = candidate;
+                } else if converged {
                     break;
                 }
             }
@@ -421,11 +421,11 @@ impl Model<'_> {
         let mut sides: Vec<Side> = (0..k).map(|i| self.first_side(i)).collect();
         for _ in 0..2 * k + 20 {
             let change = self.solve(&sides)?;
-            let mended: Vec<Side> = (0..k).map(|i| self.mended(i, sides[i], &change)).collect();
-            if mended == sides {
+            let repaired: Vec<Side> = (0..k).map(|i| self.mended(i, sides[i], &change)).collect();
+            if repaired == sides {
                 return Some(change);
             }
-            sides = mended;
+            sides = repaired;
         }
         None
     }
@@ -481,9 +481,9 @@ impl Model<'_> {
                 factor[a * n + b] = if a == b { (rest + self.damping).sqrt() } else { rest / factor[b * n + b] };
             }
             let bound = if sides[i] == Side::Above { self.bounds.lower[i] } else { self.bounds.upper[i] };
-            let settled: f64 = h[i * k..(i + 1) * k].iter().zip(&change).map(|(h, d)| h * d).sum();
+            let fixed: f64 = h[i * k..(i + 1) * k].iter().zip(&change).map(|(h, d)| h * d).sum();
             let dot: f64 = (0..a).map(|c| factor[a * n + c] * x[c]).sum();
-            x.push((bound - shares[i] - settled - dot) / factor[a * n + a]);
+            x.push((bound - shares[i] - fixed - dot) / factor[a * n + a]);
         }
         for a in (0..n).rev() {
             let dot: f64 = (a + 1..n).map(|c| factor[c * n + a] * x[c]).sum();

@@ -52,8 +52,8 @@ pub fn project(rows: &Rows, bounds: &Bounds, method: Method, control: &Control) 
             start = found.tilt;
         }
     }
-    let found = solve(bounds, &start, method, &mut InMemory { rows: *rows, control, passes: 0 })?;
-    Ok(Projection { values: apply(rows, &found.tilt, control)?, found })
+    let solution = solve(bounds, &start, method, &mut InMemory { rows: *rows, control, passes: 0 })?;
+    Ok(Projection { values: apply(rows, &solution.tilt, control)?, found: solution })
 }
 
 #[cfg(test)]
@@ -104,8 +104,8 @@ mod tests {
         let (values, control) = (three_options(), Control::default());
         let bounds = Bounds::new(&[0.5, 0.0, 0.2], &[0.6, 0.2, 1.0]).unwrap();
         let rows = InMemory { rows: Rows::of_checked(&values, 3, None), control: &control, passes: 0 };
-        let found = solve(&bounds, &bounds.start(), Method::Newton, &mut Broken(rows)).unwrap();
-        assert!(found.method == Method::Gradient && found.converged());
+        let result = solve(&bounds, &bounds.start(), Method::Newton, &mut Broken(rows)).unwrap();
+        assert!(result.method == Method::Gradient && result.converged());
     }
 
     #[test]
@@ -134,8 +134,8 @@ mod tests {
         }
         // Bounds that are kept anyway change nothing.
         let loose = Bounds::new(&[0.1, 0.1], &[0.9, 0.9]).unwrap();
-        let found = project(&rows, &loose, Method::Newton, &control).unwrap();
-        assert!(found.values.iter().zip(&values).all(|(p, q)| (p - q).abs() < 1e-12) && found.found.kl < 1e-12);
+        let result = project(&rows, &loose, Method::Newton, &control).unwrap();
+        assert!(result.values.iter().zip(&values).all(|(p, q)| (p - q).abs() < 1e-12) && result.found.kl < 1e-12);
     }
 
     #[test]
@@ -159,10 +159,10 @@ mod tests {
         let memory = || InMemory { rows: Rows::of_checked(&values, 3, None), control: &control, passes: 0 };
         let expected = solve(&bounds, &bounds.start(), Method::Newton, &mut memory()).unwrap();
         assert_eq!(expected.method, Method::Newton);
-        let found = solve(&bounds, &bounds.start(), Method::Newton, &mut Stiff(memory())).unwrap();
-        assert_eq!(found.method, Method::Gradient);
-        assert!(found.converged());
-        for (a, b) in found.shares.iter().zip(&expected.shares) {
+        let result = solve(&bounds, &bounds.start(), Method::Newton, &mut Stiff(memory())).unwrap();
+        assert_eq!(result.method, Method::Gradient);
+        assert!(result.converged());
+        for (a, b) in result.shares.iter().zip(&expected.shares) {
             assert!((a - b).abs() < 1e-8, "{a} is not {b}");
         }
     }

@@ -41,22 +41,22 @@ pub(super) struct Folded {
 /// and 2 bytes for each mask of a column.
 pub fn mask_columns(masks: &Drawings<'_>, control: &Control) -> Result<Columns> {
     masks.check()?;
-    let found = par_tried((0..masks.tasks.len()).into_par_iter().map(|task| {
+    let columns = par_tried((0..masks.tasks.len()).into_par_iter().map(|task| {
         control.check()?;
         folded(masks, task)
     }))?;
-    let sum = |of: fn(&Folded) -> usize| found.iter().map(of).sum::<usize>();
+    let sum = |of: fn(&Folded) -> usize| columns.iter().map(of).sum::<usize>();
     let mut all = Columns {
-        stretch_starts: with_room(found.len() + 1)?,
+        stretch_starts: with_room(columns.len() + 1)?,
         ends: with_room(sum(|f| f.ends.len()))?,
         columns: with_room(sum(|f| f.columns.len()))?,
-        column_starts: with_room(found.len() + 1)?,
+        column_starts: with_room(columns.len() + 1)?,
         pixels: with_room(sum(|f| f.pixels.len()))?,
         said: with_room(sum(|f| f.said.len()))?,
     };
     all.stretch_starts.push(0);
     all.column_starts.push(0);
-    for image in found {
+    for image in columns {
         all.ends.extend_from_slice(&image.ends);
         all.columns.extend_from_slice(&image.columns);
         all.pixels.extend_from_slice(&image.pixels);
@@ -114,9 +114,9 @@ pub(super) fn folded(masks: &Drawings<'_>, task: usize) -> Result<Folded> {
         columns.push(column);
         last = end;
     }
-    let mut said = with_room(n * firsts.len())?;
+    let mut classes = with_room(n * firsts.len())?;
     for place in 0..n {
-        said.extend(firsts.iter().map(|at| each[at * n + place]));
+        classes.extend(firsts.iter().map(|at| each[at * n + place]));
     }
-    Ok(Folded { ends: edges, columns, pixels, said })
+    Ok(Folded { ends: edges, columns, pixels, said: classes })
 }

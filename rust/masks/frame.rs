@@ -103,9 +103,9 @@ impl<'a> Frame<'a> {
         frame.look(scratch)?;
         frame.reach = (most * frame.radius + 0.5).ceil().clamp(1.0, 30_000.0) as u32;
         if frame.reach <= MOST_SMALL {
-            let mut known = with_room(frame.farthest() as usize + 1)?;
-            known.extend((0..=frame.farthest()).map(|square| frame.far(square)));
-            frame.known = known;
+            let mut squares = with_room(frame.farthest() as usize + 1)?;
+            squares.extend((0..=frame.farthest()).map(|square| frame.far(square)));
+            frame.known = squares;
         }
         Ok(Some(frame))
     }
@@ -179,10 +179,10 @@ impl<'a> Frame<'a> {
     pub(super) fn sample(&self, many: usize) -> Result<Vec<u32>> {
         let (stride, width) = (self.disputed.len() / many, self.size[self.masks.dims - 1]);
         if stride > 1 {
-            let mut found = with_room(self.disputed.len())?;
-            found.extend(self.disputed.iter().filter(|at| (**at as usize / width).is_multiple_of(stride)));
-            if found.len() >= many / 2 {
-                return Ok(found);
+            let mut pixels = with_room(self.disputed.len())?;
+            pixels.extend(self.disputed.iter().filter(|at| (**at as usize / width).is_multiple_of(stride)));
+            if pixels.len() >= many / 2 {
+                return Ok(pixels);
             }
         }
         copied(&self.disputed)
@@ -229,22 +229,22 @@ impl<'a> Frame<'a> {
             }
             // What is cut off is out of reach; a neighbor of the other side is 0 away.
             let (before, after) = (usize::from(from > 0), usize::from(x < width));
-            let (offset, len, known) = (start + from - before, before + x - from + after, before..before + x - from);
+            let (offset, len, filled) = (start + from - before, before + x - from + after, before..before + x - from);
             let (places, out) = (&pixels[place..here], &mut out[place..here]);
             let Scratch { near, squares, small, large, .. } = &mut *scratch;
             if squares.is_empty() && self.reach <= MOST_SMALL {
                 clear(&mut small.0, len)?;
                 clear(&mut small.1, len)?;
                 let near = &near[start + from..start + x];
-                small.0[known].iter_mut().zip(near).for_each(|(square, near)| *square = near * near);
+                small.0[filled].iter_mut().zip(near).for_each(|(square, near)| *square = near * near);
                 scan(&small.0, &mut small.1, reach, |far| (far * far) as i16);
                 self.read(places, offset, inside, &small.1, out);
             } else {
                 clear(&mut large.0, len)?;
                 clear(&mut large.1, len)?;
-                for (at, square) in large.0[known].iter_mut().enumerate() {
+                for (at, square) in large.0[filled].iter_mut().enumerate() {
                     let beside = u32::from(near[start + from + at].unsigned_abs()).pow(2);
-                    *square = squares.get(start + from + at).map_or(beside, |found| (*found).min(self.farthest()));
+                    *square = squares.get(start + from + at).map_or(beside, |near| (*near).min(self.farthest()));
                 }
                 scan(&large.0, &mut large.1, reach, |far| (far * far) as u32);
                 self.read(places, offset, inside, &large.1, out);

@@ -51,13 +51,13 @@ impl Drawings<'_> {
         let (n_masks, n_runs) = (self.starts.len().saturating_sub(1), self.begins.len());
         self.tasks.check(n_masks)?;
         let lengths = self.ends.len() == n_runs && self.classes.len() == n_runs;
-        let known = self.starts.first() == Some(&0)
+        let is_valid = self.starts.first() == Some(&0)
             && self.starts.last() == Some(&(n_runs as i64))
             && self.starts.windows(2).all(|w| w[0] <= w[1]);
         let sized = (2..=MOST_DIMS).contains(&self.dims)
             && self.shapes.len() == self.tasks.len() * self.dims
             && (0..self.tasks.len()).all(|task| self.size(task).is_some());
-        if !(lengths && known && sized) {
+        if !(lengths && is_valid && sized) {
             return Err(Error::invalid("runs of masks do not fit together"));
         }
         for task in 0..self.tasks.len() {

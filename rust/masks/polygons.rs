@@ -71,12 +71,12 @@ pub fn polygon_runs(polygons: &Polygons<'_>, height: i64, width: i64, control: &
         }
     }
     turns.sort_unstable();
-    let mut found = Runs::default();
+    let mut runs = Runs::default();
     // Every polygon crosses a row an even number of times.
     for pair in turns.chunks_exact(2) {
-        found.add(pair[0].0 * width + pair[0].1, pair[1].0 * width + pair[1].1, 1)?;
+        runs.add(pair[0].0 * width + pair[0].1, pair[1].0 * width + pair[1].1, 1)?;
     }
-    Ok(found)
+    Ok(runs)
 }
 
 /// Two sides of a polygon that cross, the first there are; sides that only touch do not.
@@ -116,7 +116,7 @@ fn cross((a, b): (Point, Point), (c, d): (Point, Point)) -> bool {
     turn(a, b, c) * turn(a, b, d) < 0.0 && turn(c, d, a) * turn(c, d, b) < 0.0
 }
 
-/// To which side of a directed line a point is: -1, 0 or 1.
+/// The side of a directed line on which a point lies: -1, 0 or 1.
 fn turn(a: Point, b: Point, c: Point) -> f64 {
     let area = (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]);
     if area == 0.0 { 0.0 } else { area.signum() }

@@ -10,7 +10,7 @@ const CHUNK: usize = 64;
 /// Masks on end: runs of pixels in row order that are of a class other than background.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Runs {
-    /// First pixels of runs, those after the last, and their classes.
+    /// The first pixel of each run.
     pub begins: Vec<i64>,
     /// See there.
     pub ends: Vec<i64>,
@@ -58,7 +58,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// That of a single image.
+    /// Runs of a single image.
     pub(super) fn one(runs: Runs, confidence: f64) -> Result<Self> {
         let starts = collected([0, runs.begins.len() as i64].into_iter())?;
         Ok(Self { starts, runs, confidence: collected([confidence].into_iter())? })
@@ -82,11 +82,11 @@ impl Found {
 /// Runs of one mask, as they are given.
 #[derive(Debug, Clone, Copy)]
 pub struct Given<'a> {
-    /// First pixels of runs, those after the last, and their classes.
+    /// The first pixel of each run.
     pub begins: &'a [i64],
-    /// See there.
+    /// Where each run ends, exclusive.
     pub ends: &'a [i64],
-    /// See there.
+    /// The class of each run.
     pub classes: &'a [i64],
 }
 
@@ -97,8 +97,8 @@ impl Pixel for u16 {}
 
 /// Runs of a mask given pixel by pixel. O(pixels) time, and memory for the runs.
 pub fn mask_runs<T: Pixel>(pixels: &[T]) -> Result<Runs> {
-    let mut found = Runs::default();
-    let Some(&first) = pixels.first() else { return Ok(found) };
+    let mut runs = Runs::default();
+    let Some(&first) = pixels.first() else { return Ok(runs) };
     let (mut last, mut begin) = (first, 0);
     for (place, chunk) in pixels.chunks(CHUNK).enumerate() {
         // Most chunks are of one class; counted, and not looked for, so that many pixels are compared at once.
@@ -108,13 +108,13 @@ pub fn mask_runs<T: Pixel>(pixels: &[T]) -> Result<Runs> {
         for (at, &pixel) in chunk.iter().enumerate() {
             if pixel != last {
                 let end = (place * CHUNK + at) as i64;
-                found.add(begin, end, last.into())?;
+                runs.add(begin, end, last.into())?;
                 (last, begin) = (pixel, end);
             }
         }
     }
-    found.add(begin, pixels.len() as i64, last.into())?;
-    Ok(found)
+    runs.add(begin, pixels.len() as i64, last.into())?;
+    Ok(runs)
 }
 
 /// The pixels that runs stand for. O(pixels).

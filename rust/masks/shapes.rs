@@ -20,7 +20,7 @@ const LEAST_SHARE: f64 = 1e-10;
 /// From twice as many disputed pixels on, those of some lines of the image show how masks differ.
 const MANY: usize = 1 << 11;
 
-/// What disputed pixels of images indicate about their masks: on end, by task.
+/// Statistics of the masks over the disputed pixels of images, concatenated by task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Likeness {
     /// Mean distance of each mask, and mean product of those of two, (masks × masks) an image.
@@ -68,20 +68,20 @@ pub fn shape_likeness(masks: &Drawings<'_>, most: f64, control: &Control) -> Res
     masks.check()?;
     check_most(most)?;
     let each = (0..masks.tasks.len()).into_par_iter();
-    let found =
+    let results =
         par_tried(each.map_init(Scratch::default, |scratch, task| one_likeness(masks, task, most, scratch, control)))?;
     let n_masks = masks.starts.len() - 1;
-    let products = found.iter().map(|f| f.products.len()).sum();
+    let products = results.iter().map(|f| f.products.len()).sum();
     let mut all = Likeness {
         means: with_room(n_masks)?,
         products: with_room(products)?,
         spread: with_room(n_masks)?,
-        middle: with_room(found.len())?,
-        thickness: with_room(found.len())?,
-        disputed: with_room(found.len())?,
-        marked: with_room(found.len())?,
+        middle: with_room(results.len())?,
+        thickness: with_room(results.len())?,
+        disputed: with_room(results.len())?,
+        marked: with_room(results.len())?,
     };
-    for image in found {
+    for image in results {
         all.means.extend_from_slice(&image.means);
         all.products.extend_from_slice(&image.products);
         all.spread.extend_from_slice(&image.spread);
@@ -103,7 +103,7 @@ fn one_likeness(
     control.check()?;
     let rows = masks.tasks.rows(task);
     let n = rows.len();
-    let mut found = Likeness {
+    let mut likeness = Likeness {
         means: zeros(n)?,
         products: zeros(n * n)?,
         spread: zeros(n)?,
@@ -112,11 +112,11 @@ fn one_likeness(
         disputed: vec![0],
         marked: vec![0],
     };
-    let Some(frame) = Frame::new(masks, task, most, scratch)? else { return Ok(found) };
-    (found.disputed[0], found.marked[0]) = (frame.disputed.len() as i64, frame.marked);
-    found.thickness[0] = frame.radius;
+    let Some(frame) = Frame::new(masks, task, most, scratch)? else { return Ok(likeness) };
+    (likeness.disputed[0], likeness.marked[0]) = (frame.disputed.len() as i64, frame.marked);
+    likeness.thickness[0] = frame.radius;
     if frame.disputed.is_empty() {
-        return Ok(found);
+        return Ok(likeness);
     }
     let sample = frame.sample(MANY)?;
     let len = sample.len();
@@ -130,28 +130,32 @@ fn one_likeness(
         }
         for a in 0..n {
             let one = &far[a * len..(a + 1) * len];
-            found.means[a] += one.iter().map(|x| f64::from(*x)).sum::<f64>();
+            likeness.means[a] += one.iter().map(|x| f64::from(*x)).sum::<f64>();
             for b in 0..=a {
                 let sum = dot(one, &far[b * len..(b + 1) * len]);
-                found.products[a * n + b] += sum;
+                likeness.products[a * n + b] += sum;
             }
         }
         for at in (0..len).step_by(stride) {
             sorted.iter_mut().enumerate().for_each(|(a, x)| *x = far[a * len + at]);
             sorted.sort_unstable_by(f32::total_cmp);
             let middle = f32::midpoint(sorted[(n - 1) / 2], sorted[n / 2]);
-            found.middle[0] += f64::from(middle);
-            found.spread.iter_mut().enumerate().for_each(|(a, s)| *s += f64::from(far[a * len + at] - middle).powi(2));
+            likeness.middle[0] += f64::from(middle);
+            likeness
+                .spread
+                .iter_mut()
+                .enumerate()
+                .for_each(|(a, s)| *s += f64::from(far[a * len + at] - middle).powi(2));
         }
     }
     let (total, sampled) = ((len * frame.classes.len()) as f64, (len.div_ceil(stride) * frame.classes.len()) as f64);
-    let Likeness { means, products, spread, middle, .. } = &mut found;
+    let Likeness { means, products, spread, middle, .. } = &mut likeness;
     for a in 0..n {
         (0..a).for_each(|b| products[b * n + a] = products[a * n + b]);
     }
     [means, products].into_iter().flatten().for_each(|x| *x /= total);
     [spread, middle].into_iter().flatten().for_each(|x| *x /= sampled);
-    Ok(found)
+    Ok(likeness)
 }
 
 /// Sum of products, in eight lanes.
@@ -180,10 +184,10 @@ pub fn shape_masks(masks: &Drawings<'_>, most: f64, pull: &Pull<'_>, control: &C
         return Err(Error::invalid("there must be a finite share and bias for each mask, and a doubt for each image"));
     }
     let each = (0..n).into_par_iter();
-    let found = par_tried(
+    let images = par_tried(
         each.map_init(Scratch::default, |scratch, task| one_mask(masks, task, most, pull, scratch, control)),
     )?;
-    Found::joined(found.iter())
+    Found::joined(images.iter())
 }
 
 fn one_mask(
@@ -200,7 +204,7 @@ fn one_mask(
     let (rows, len) = (masks.tasks.rows(task), frame.disputed.len());
     let mut best: Vec<f64> = zeros(len)?;
     let mut second: Vec<f64> = zeros(len)?;
-    let mut chosen = zeros::<u16>(len)?;
+    let mut classes = zeros::<u16>(len)?;
     let (mut far, mut mean) = (zeros::<f32>(len)?, zeros::<f64>(len)?);
     let mut put = |class: u16, scratch: &mut Scratch, mean: &mut Vec<f64>| -> Result<()> {
         clear(mean, len)?;
@@ -220,11 +224,11 @@ fn one_mask(
             // Background is as far outside as the only class is within.
             for (at, t) in mean.iter().enumerate() {
                 (best[at], second[at]) = (t.abs(), -t.abs());
-                chosen[at] = if *t > 1e-9 { frame.classes[0] } else { 0 };
+                classes[at] = if *t > 1e-9 { frame.classes[0] } else { 0 };
             }
         } else {
             best.copy_from_slice(&mean);
-            chosen.fill(frame.classes[0]);
+            classes.fill(frame.classes[0]);
             second.fill(f64::NEG_INFINITY);
             for &class in frame.classes[1..].iter().chain(&[0]) {
                 put(class, scratch, &mut mean)?;
@@ -232,7 +236,7 @@ fn one_mask(
                     // Background comes last here and is before all others.
                     let ahead = if class == 0 { *t >= best[at] - 1e-9 } else { *t > best[at] + 1e-9 };
                     if ahead {
-                        (second[at], best[at], chosen[at]) = (best[at], *t, class);
+                        (second[at], best[at], classes[at]) = (best[at], *t, class);
                     } else {
                         second[at] = second[at].max(*t);
                     }
@@ -244,7 +248,7 @@ fn one_mask(
         confidence = ((0..len).map(sure).sum::<f64>() / len as f64).min(1.0);
     }
     frame.fill(rows.start, &mut scratch.pixels)?;
-    for (at, class) in frame.disputed.iter().zip(&chosen) {
+    for (at, class) in frame.disputed.iter().zip(&classes) {
         scratch.pixels[*at as usize] = *class;
     }
     frame.write_runs(&scratch.pixels, &mut runs)?;
@@ -271,10 +275,10 @@ pub fn densest(values: &[f64], weights: &[f64], widths: &[f64]) -> Result<f64> {
     let (mut best, mut most) = (sorted[0], f64::NEG_INFINITY);
     let last = sorted.len() - 1;
     for step in 0..TRIED {
-        let tried = sorted[(last as f64 * step as f64 / (TRIED - 1) as f64).round_ties_even() as usize];
-        let found: f64 = density(tried);
-        if found > most {
-            (best, most) = (tried, found);
+        let candidate = sorted[(last as f64 * step as f64 / (TRIED - 1) as f64).round_ties_even() as usize];
+        let height: f64 = density(candidate);
+        if height > most {
+            (best, most) = (candidate, height);
         }
     }
     for _ in 0..STEPS {

@@ -40,7 +40,7 @@ pub struct StapleOptions {
     pub max_iter: usize,
     /// Passes end when no recall changes by as much.
     pub tol: f64,
-    /// Whether chances of classes are wanted for every column of every image.
+    /// Whether to return class probabilities for every column of every image.
     pub chances: bool,
 }
 
@@ -88,8 +88,8 @@ pub fn staple(masks: &Drawings<'_>, hands: Hands<'_>, options: StapleOptions, co
     check_weights(masks, hands.weights)?;
     check(masks, &hands, &options)?;
     let images = images(masks, control)?;
-    let known = |class: &i64| (*class as usize) < hands.n_classes;
-    if !masks.classes.iter().all(known) {
+    let is_known = |class: &i64| (*class as usize) < hands.n_classes;
+    if !masks.classes.iter().all(is_known) {
         return Err(Error::invalid("masks have classes beyond those there are"));
     }
     let (m, k) = (hands.n_workers, hands.n_classes);
@@ -102,9 +102,9 @@ pub fn staple(masks: &Drawings<'_>, hands: Hands<'_>, options: StapleOptions, co
         prior: collected(BELIEVED.into_iter())?,
     };
     let (n_iter, converged) = crowd.learn(masks, &images, control)?;
-    let (found, disputed) = decided(&images, |task, image| crowd.evidence(masks, task, image), control)?;
+    let (winners, disputed) = decided(&images, |task, image| crowd.evidence(masks, task, image), control)?;
     let chances = if options.chances { crowd.chances(masks, &images, control)? } else { vec![] };
-    Ok(Staple { recall: crowd.recall, accuracy: crowd.accuracy, found, disputed, chances, n_iter, converged })
+    Ok(Staple { recall: crowd.recall, accuracy: crowd.accuracy, found: winners, disputed, chances, n_iter, converged })
 }
 
 fn check(masks: &Drawings<'_>, hands: &Hands<'_>, options: &StapleOptions) -> Result<()> {
@@ -156,11 +156,11 @@ impl Crowd<'_> {
             }
         }
         let sums = |values: &[f64]| collected(values.chunks_exact(k).map(|row| row.iter().sum::<f64>()));
-        let (own, seen) = (sums(&right)?, sums(&could)?);
-        let (pull, usual) = self.pull(&own, &seen, control)?;
+        let (own, totals) = (sums(&right)?, sums(&could)?);
+        let (pull, usual) = self.pull(&own, &totals, control)?;
         let mut change = 0.0_f64;
         for worker in 0..m {
-            let accuracy = (own[worker] + pull * usual) / (seen[worker] + pull);
+            let accuracy = (own[worker] + pull * usual) / (totals[worker] + pull);
             self.accuracy[worker] = accuracy.clamp(EDGE, 1.0 - EDGE);
             for at in worker * k..(worker + 1) * k {
                 let alone = (right[at] + pull * accuracy) / (could[at] + pull);
@@ -176,8 +176,8 @@ impl Crowd<'_> {
     /// Pseudo-images, and the crowd's rate.
     fn pull(&mut self, own: &[f64], seen: &[f64], control: &Control) -> Result<(f64, f64)> {
         if let Some(strength) = self.options.strength {
-            let (own, seen) = (own.iter().sum::<f64>(), seen.iter().sum::<f64>());
-            return Ok((strength, if seen > 0.0 { own / seen } else { 0.5 }));
+            let (own, all_seen) = (own.iter().sum::<f64>(), seen.iter().sum::<f64>());
+            return Ok((strength, if all_seen > 0.0 { own / all_seen } else { 0.5 }));
         }
         let mut counts = with_room(2 * own.len())?;
         counts.extend(own.iter().zip(seen).flat_map(|(own, seen)| [*own, (seen - own).max(0.0)]));
@@ -223,19 +223,19 @@ impl Crowd<'_> {
 /// How an image's masks agree with the classes that win its disputed pixels, equal ones sharing them.
 fn agreement(image: &Image, evidence: &Evidence, tally: &mut Tally) -> Result<Agreement> {
     let k = image.classes.len();
-    let mut found = Agreement { could: zeros(k)?, right: zeros(image.n * k)? };
+    let mut table = Agreement { could: zeros(k)?, right: zeros(image.n * k)? };
     for &column in &image.disputed {
         let column = column as usize;
         tally.count(image.said(column), evidence)?;
         let share = image.pixels[column] as f64 / image.in_dispute as f64 / tally.winners().count() as f64;
         for class in tally.winners() {
-            found.could[usize::from(class)] += share;
+            table.could[usize::from(class)] += share;
             for (mask, said) in image.said(column).iter().enumerate() {
                 if *said == class {
-                    found.right[mask * k + usize::from(class)] += share;
+                    table.right[mask * k + usize::from(class)] += share;
                 }
             }
         }
     }
-    Ok(found)
+    Ok(table)
 }

@@ -31,13 +31,13 @@ fn with<T>(shape: &[i64], masks: &[&[u16]], job: impl Fn(&Drawings<'_>) -> T) ->
 
 #[test]
 fn pixels_that_are_alike_are_one_column() {
-    let found = with(&[2, 3], &[&[1, 1, 0, 0, 1, 0], &[1, 0, 0, 0, 2, 0]], |masks| {
+    let result = with(&[2, 3], &[&[1, 1, 0, 0, 1, 0], &[1, 0, 0, 0, 2, 0]], |masks| {
         mask_columns(masks, &Control::default()).unwrap()
     });
-    assert_eq!(found.ends, [1, 2, 4, 5, 6]);
-    assert_eq!(found.columns, [0, 1, 2, 3, 2]);
-    assert_eq!(found.pixels, [1, 1, 3, 1]);
-    assert_eq!(found.said, [1, 1, 0, 1, 1, 0, 0, 2]);
+    assert_eq!(result.ends, [1, 2, 4, 5, 6]);
+    assert_eq!(result.columns, [0, 1, 2, 3, 2]);
+    assert_eq!(result.pixels, [1, 1, 3, 1]);
+    assert_eq!(result.said, [1, 1, 0, 1, 1, 0, 0, 2]);
 }
 
 #[test]
@@ -50,17 +50,17 @@ fn outlines_meet_half_way() {
     };
     let (small, middle, large) = (square(1), square(2), square(3));
     let pull = Pull { share: &[0.5, 0.5], bias: &[0.0, 0.0], doubt: &[0.1] };
-    let found =
+    let result =
         with(&[10, 10], &[&small, &large], |masks| shape_masks(masks, 3.0, &pull, &Control::default()).unwrap());
     let mut pixels = [0; 100];
-    let Runs { begins, ends, classes } = &found.runs;
+    let Runs { begins, ends, classes } = &result.runs;
     for ((begin, end), class) in begins.iter().zip(ends).zip(classes) {
         pixels[*begin as usize..*end as usize].fill(*class as u16);
     }
     // Corners are nearer to the small one than sides are.
     let wrong = pixels.iter().zip(&middle).filter(|(a, b)| a != b).count();
     assert!(wrong <= 4, "{wrong}");
-    assert!(found.confidence[0] > 0.5 && found.confidence[0] <= 1.0);
+    assert!(result.confidence[0] > 0.5 && result.confidence[0] <= 1.0);
 }
 
 #[test]
@@ -77,13 +77,13 @@ fn masks_that_do_not_fit_are_refused() {
 #[test]
 fn runs_go_to_pixels_and_back() {
     let pixels: Vec<u8> = (0..200).map(|at| u8::from(at % 67 > 40) * (1 + (at / 100) as u8)).collect();
-    let found = mask_runs(&pixels).unwrap();
-    let given = Given { begins: &found.begins, ends: &found.ends, classes: &found.classes };
-    assert_eq!(mask_pixels::<u8>(given, 200).unwrap(), pixels);
-    assert!(mask_pixels::<u8>(given, 150).is_err());
-    let (lengths, values) = coco_lengths(given, &[20, 10]).unwrap();
+    let runs = mask_runs(&pixels).unwrap();
+    let input = Given { begins: &runs.begins, ends: &runs.ends, classes: &runs.classes };
+    assert_eq!(mask_pixels::<u8>(input, 200).unwrap(), pixels);
+    assert!(mask_pixels::<u8>(input, 150).is_err());
+    let (lengths, values) = coco_lengths(input, &[20, 10]).unwrap();
     assert_eq!(lengths.iter().sum::<i64>(), 200);
-    assert_eq!(coco_runs(&lengths, &values, &[20, 10]).unwrap(), found);
+    assert_eq!(coco_runs(&lengths, &values, &[20, 10]).unwrap(), runs);
     assert!(coco_runs(&lengths, &values, &[20, 11]).is_err());
     assert!(coco_runs(&[i64::MAX, 3], &[0, 1], &[1, 2]).is_err());
     assert_eq!(coco_counts(b"5220003").unwrap(), [5, 2, 2, 2, 2, 2, 5]);
@@ -95,8 +95,8 @@ fn polygons_hold_pixels_whose_centres_they_do() {
     let control = Control::default();
     let corners = [1.0, 1.0, 4.0, 1.0, 4.0, 3.0, 1.0, 3.0];
     let square = Polygons { starts: &[0, 4], corners: &corners };
-    let found = polygon_runs(&square, 4, 5, &control).unwrap();
-    assert_eq!((found.begins, found.ends), (vec![6, 11], vec![9, 14]));
+    let runs = polygon_runs(&square, 4, 5, &control).unwrap();
+    assert_eq!((runs.begins, runs.ends), (vec![6, 11], vec![9, 14]));
     // Rows that are full are one run.
     let all = Polygons { starts: &[0, 3], corners: &[-9.0, -9.0, 99.0, -9.0, -9.0, 99.0] };
     assert_eq!(polygon_runs(&all, 4, 5, &control).unwrap().ends, [20]);
@@ -108,7 +108,7 @@ fn polygons_hold_pixels_whose_centres_they_do() {
 
 #[test]
 fn the_densest_place_is_that_of_most() {
-    let found = densest(&[0.0, 0.01, -0.01, 5.0, 5.4], &[1.0; 5], &[0.1; 5]).unwrap();
-    assert!(found.abs() < 0.01, "{found}");
+    let result = densest(&[0.0, 0.01, -0.01, 5.0, 5.4], &[1.0; 5], &[0.1; 5]).unwrap();
+    assert!(result.abs() < 0.01, "{result}");
     assert!(densest(&[], &[], &[]).is_err() && densest(&[0.0], &[1.0], &[0.0]).is_err());
 }

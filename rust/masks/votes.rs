@@ -39,12 +39,12 @@ impl Image {
         classes.sort_unstable();
         classes.dedup();
         let width = image.pixels.len();
-        let mut said = zeros::<u16>(n * width)?;
+        let mut answers = zeros::<u16>(n * width)?;
         for (at, class) in image.said.iter().enumerate() {
-            said[at % width * n + at / width] = classes.partition_point(|known| known < class) as u16;
+            answers[at % width * n + at / width] = classes.partition_point(|first| first < class) as u16;
         }
         let (mut disputed, mut in_dispute, mut marked) = (vec![], 0, 0);
-        for (column, (codes, pixels)) in said.chunks_exact(n.max(1)).zip(&image.pixels).enumerate() {
+        for (column, (codes, pixels)) in answers.chunks_exact(n.max(1)).zip(&image.pixels).enumerate() {
             if codes.iter().any(|code| *code != codes[0]) {
                 push(&mut disputed, column as u32)?;
                 in_dispute += pixels;
@@ -59,7 +59,7 @@ impl Image {
             columns: image.columns,
             pixels: image.pixels,
             classes,
-            said,
+            said: answers,
             disputed,
             in_dispute,
             marked,
@@ -76,16 +76,16 @@ impl Image {
     pub(super) fn decided(&self, evidence: &Evidence, tally: &mut Tally) -> Result<(Found, f64)> {
         let (mut best, mut sure) = (zeros::<u16>(self.pixels.len())?, 0.0);
         for (column, best) in best.iter_mut().enumerate() {
-            let said = self.said(column);
-            let Some(first) = said.first() else { continue };
-            if said.iter().all(|code| code == first) {
+            let answers = self.said(column);
+            let Some(first) = answers.first() else { continue };
+            if answers.iter().all(|code| code == first) {
                 *best = self.classes[usize::from(*first)];
                 continue;
             }
-            tally.count(said, evidence)?;
-            let chosen = tally.winners().min().unwrap_or(0);
-            sure += self.pixels[column] as f64 * tally.chances[usize::from(chosen)];
-            *best = self.classes[usize::from(chosen)];
+            tally.count(answers, evidence)?;
+            let winner = tally.winners().min().unwrap_or(0);
+            sure += self.pixels[column] as f64 * tally.chances[usize::from(winner)];
+            *best = self.classes[usize::from(winner)];
         }
         let (mut runs, mut begin) = (Runs::default(), 0);
         for (&end, &column) in self.ends.iter().zip(&self.columns) {
@@ -184,12 +184,12 @@ pub(super) fn decided<'a>(
     evidence: impl Fn(usize, &'a Image) -> Result<Evidence> + Sync,
     control: &Control,
 ) -> Result<(Found, Vec<f64>)> {
-    let found = par_tried(images.par_iter().enumerate().map_init(Tally::default, |tally, (task, image)| {
+    let decisions = par_tried(images.par_iter().enumerate().map_init(Tally::default, |tally, (task, image)| {
         control.check()?;
         image.decided(&evidence(task, image)?, tally)
     }))?;
-    let disputed = collected(found.iter().map(|(_, disputed)| *disputed))?;
-    Ok((Found::joined(found.iter().map(|(found, _)| found))?, disputed))
+    let disputed = collected(decisions.iter().map(|(_, disputed)| *disputed))?;
+    Ok((Found::joined(decisions.iter().map(|(found, _)| found))?, disputed))
 }
 
 /// The class that most workers gave each pixel, by weight; of equal ones the lowest.

@@ -72,7 +72,7 @@ impl Voices {
         for (group, named) in self.named.iter().enumerate() {
             named.iter().for_each(|&class| self.shares[group * k + class] /= total[group]);
         }
-        self.named.iter().all(|named| !named.is_empty())
+        self.named.iter().all(|classes| !classes.is_empty())
     }
 
     fn forget(&mut self, k: usize) {
@@ -198,10 +198,10 @@ fn add_cross<L: Label, W: Weights>(
     cross: &mut [f64],
     control: &Control,
 ) -> Result<f64> {
-    let (k, wanted) = (view.table.n_labels(), (groups[worker] + 1) % GROUPS as u8);
+    let (k, next_group) = (view.table.n_labels(), (groups[worker] + 1) % GROUPS as u8);
     let mut overlap = 0.0;
     follow(view, order, worker, control, |visit| {
-        let heard = |row: &usize| groups[view.table.workers()[*row] as usize] == wanted;
+        let heard = |row: &usize| groups[view.table.workers()[*row] as usize] == next_group;
         let total: f64 = visit.rows.clone().filter(heard).map(|row| view.weights.at(row)).sum();
         if total > 0.0 {
             overlap += visit.weight;

@@ -77,11 +77,11 @@ fn check_room(n_workers: usize, numbers: usize) -> Result<()> {
 /// Components are numbered in the order of their lowest worker. Time and memory O(workers + pairs), near enough.
 pub fn components(n_workers: usize, pairs: &[u32]) -> Result<Vec<u32>> {
     check_pairs(n_workers, pairs)?;
-    let mut found = Components::new(n_workers)?;
+    let mut forest = Components::new(n_workers)?;
     pairs.chunks_exact(2).for_each(|pair| {
-        found.join(pair[0], pair[1]);
+        forest.join(pair[0], pair[1]);
     });
-    Ok(found.numbered()?.0)
+    Ok(forest.numbered()?.0)
 }
 
 /// How many items of this many bytes a result may have.

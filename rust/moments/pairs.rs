@@ -69,9 +69,9 @@ pub(super) fn count_pairs(
         } else {
             meet.run(With::All, vec![(); n_workers], &count)?
         };
-        let kept = later_partners(&Lists::join(&best)?)?;
+        let pairs = later_partners(&Lists::join(&best)?)?;
         drop(best);
-        if kept.items.len() > most { Err(too_many(most)) } else { accumulate(meet, &kept, k, cells) }
+        if pairs.items.len() > most { Err(too_many(most)) } else { accumulate(meet, &pairs, k, cells) }
     })
 }
 
@@ -172,26 +172,26 @@ impl Overlaps {
     fn new(n_workers: usize) -> Result<Self> {
         let (sums, values) = (zeros(n_workers)?, zeros(n_workers)?);
         // One more than are listed, which is when a look at all is due.
-        let met = with_room(n_workers / LISTED + 1)?;
-        Ok(Self { sums, met, many: false, others: zeros(n_workers)?, values })
+        let partners = with_room(n_workers / LISTED + 1)?;
+        Ok(Self { sums, met: partners, many: false, others: zeros(n_workers)?, values })
     }
 
     /// Adds up what a worker labeled together with each other, and lists which workers it met, ascending.
     fn count(&mut self, meetings: &impl Meetings) -> Result<()> {
         let most_met = self.sums.len() / LISTED;
-        let (sums, met, many) = (&mut self.sums, &mut self.met, &mut self.many);
-        met.clear();
+        let (sums, partners, many) = (&mut self.sums, &mut self.met, &mut self.many);
+        partners.clear();
         *many = false;
         meetings.each(|meeting| {
             sums[meeting.other] += meeting.product;
             if !*many {
-                met.push(meeting.other as u32);
-                *many = met.len() > most_met;
+                partners.push(meeting.other as u32);
+                *many = partners.len() > most_met;
             }
         })?;
         if !*many {
-            met.sort_unstable();
-            met.dedup();
+            partners.sort_unstable();
+            partners.dedup();
         }
         Ok(())
     }
@@ -234,13 +234,13 @@ impl Overlaps {
 /// The partners that each worker shares a kept pair with and that come after it, ascending.
 fn later_partners(best: &Lists) -> Result<Lists> {
     // A pair is kept if either has the other in its list: the lists of the later worker are turned around.
-    let turned =
+    let reversed =
         Lists::sort(best.n_workers(), best.links().filter(|(m, other)| other < m).map(|(m, other)| (other, m)))?;
     let lists = par_tried((0..best.n_workers()).into_par_iter().map(|m| {
         let own = best.of(m);
         let own = &own[own.partition_point(|&other| other as usize <= m)..];
-        let mut list = with_room(own.len() + turned.of(m).len())?;
-        list.extend(own.iter().chain(turned.of(m)));
+        let mut list = with_room(own.len() + reversed.of(m).len())?;
+        list.extend(own.iter().chain(reversed.of(m)));
         list.sort_unstable();
         list.dedup();
         Ok(list)

@@ -208,7 +208,7 @@ struct Notes<W: Weights> {
     buckets: Buckets,
     /// The meetings of a round.
     written: Vec<W::Note>,
-    /// Which meetings are there, sorted, and where each bucket's begin and the last one's end, if all buckets' are.
+    /// If all buckets were read: which meetings they hold, sorted, and the bounds of the buckets.
     kept: Option<(With, Vec<usize>)>,
 }
 
@@ -230,21 +230,21 @@ impl<W: Weights> Notes<W> {
         control: &Control,
     ) -> Result<Vec<J::Out>> {
         let n_buckets = self.buckets.workers.len();
-        let mut made = with_room(items.len())?;
+        let mut lists = with_room(items.len())?;
         let mut items = items.into_iter();
         if let Some((there, ends)) = self.kept.take_if(|(there, _)| *there == With::All || with == With::Later) {
-            self.read(0..n_buckets, &ends, true, &mut items, job, control, &mut made)?;
+            self.read(0..n_buckets, &ends, true, &mut items, job, control, &mut lists)?;
             self.kept = Some((there, ends));
-            return Ok(made);
+            return Ok(lists);
         }
         let chunks = view.table.chunks(CHUNKS);
         let counts = self.buckets.count(view.table, with, &chunks, control)?;
         for round in self.buckets.rounds(&counts, size_of::<W::Note>()) {
             let ends = self.write(view, with, &chunks, &counts, round.clone(), control)?;
-            self.read(round.clone(), &ends, false, &mut items, job, control, &mut made)?;
+            self.read(round.clone(), &ends, false, &mut items, job, control, &mut lists)?;
             self.kept = (round.len() == n_buckets).then_some((with, ends));
         }
-        Ok(made)
+        Ok(lists)
     }
 
     /// Writes down the meetings of a run of buckets; returns where each bucket's begin and the last one's end.
@@ -364,13 +364,13 @@ fn hand_out<W: Weights, J: Job>(
     scratch: &mut J::Scratch,
     job: &J,
 ) -> Result<Vec<J::Out>> {
-    let mut made = with_room(items.len())?;
+    let mut lists = with_room(items.len())?;
     for ((place, worker), item) in workers.enumerate().zip(items) {
         let (own, rest) = notes.split_at(notes.partition_point(|&note| format.place(W::code(note)) == place));
         notes = rest;
-        made.push(job.run(scratch, worker, item, Noted::<W> { notes: own, format })?);
+        lists.push(job.run(scratch, worker, item, Noted::<W> { notes: own, format })?);
     }
-    Ok(made)
+    Ok(lists)
 }
 
 /// Neighboring workers, so many that they have enough to say to be worth a job.

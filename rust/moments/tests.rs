@@ -38,34 +38,34 @@ fn table(rows: &[Row], weighted: bool) -> Table {
 
 /// The block of every pair and triple of workers that shares a task.
 fn brute(rows: &[Row], size: usize, weighted: bool) -> BTreeMap<Vec<u32>, Vec<f64>> {
-    let mut found: BTreeMap<Vec<u32>, Vec<f64>> = BTreeMap::new();
-    let mut chosen = vec![0; size];
+    let mut sums: BTreeMap<Vec<u32>, Vec<f64>> = BTreeMap::new();
+    let mut indices = vec![0; size];
     loop {
-        let group: Vec<&Row> = chosen.iter().map(|&i| &rows[i]).collect();
+        let group: Vec<&Row> = indices.iter().map(|&i| &rows[i]).collect();
         if group.windows(2).all(|w| w[0].0 == w[1].0 && w[0].1 < w[1].1) {
             let cell = group.iter().fold(0, |cell, row| cell * CLASSES + usize::from(row.2));
             let product: f64 = group.iter().map(|row| if weighted { row.3 } else { 1.0 }).product();
             let workers = group.iter().map(|row| row.1).collect();
-            found.entry(workers).or_insert_with(|| vec![0.0; CLASSES.pow(size as u32)])[cell] += product;
+            sums.entry(workers).or_insert_with(|| vec![0.0; CLASSES.pow(size as u32)])[cell] += product;
         }
         // Count up in base rows.len().
-        let Some(digit) = chosen.iter().rposition(|&i| i + 1 < rows.len()) else { break };
-        chosen[digit] += 1;
-        chosen[digit + 1..].fill(0);
+        let Some(digit) = indices.iter().rposition(|&i| i + 1 < rows.len()) else { break };
+        indices[digit] += 1;
+        indices[digit + 1..].fill(0);
     }
-    found.retain(|_, block| block.iter().sum::<f64>() > 0.0);
-    found
+    sums.retain(|_, block| block.iter().sum::<f64>() > 0.0);
+    sums
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
     fn pairs_without_caps_are_all_there(rows in rows(), weighted: bool) {
-        let found = moments_pairs(&table(&rows, weighted), 0.0, WORKERS, true, &Control::default()).unwrap();
-        let wanted = brute(&rows, 2, weighted);
-        prop_assert_eq!(found.pairs, wanted.keys().flatten().copied().collect::<Vec<_>>());
-        prop_assert_eq!(found.overlap, wanted.values().map(|block| block.iter().sum()).collect::<Vec<f64>>());
-        prop_assert_eq!(found.joint, wanted.into_values().flatten().collect::<Vec<_>>());
+        let result = moments_pairs(&table(&rows, weighted), 0.0, WORKERS, true, &Control::default()).unwrap();
+        let expected = brute(&rows, 2, weighted);
+        prop_assert_eq!(result.pairs, expected.keys().flatten().copied().collect::<Vec<_>>());
+        prop_assert_eq!(result.overlap, expected.values().map(|block| block.iter().sum()).collect::<Vec<f64>>());
+        prop_assert_eq!(result.joint, expected.into_values().flatten().collect::<Vec<_>>());
     }
 
     #[test]
@@ -82,11 +82,11 @@ proptest! {
     fn triples_without_caps_are_all_there(rows in rows(), weighted: bool) {
         let table = table(&rows, weighted);
         let pairs = moments_pairs(&table, 0.0, WORKERS, false, &Control::default()).unwrap().pairs;
-        let found = moments_triples(&table, &pairs, 0.0, 1000, true, &Control::default()).unwrap();
-        let wanted = brute(&rows, 3, weighted);
-        prop_assert_eq!(found.triples, wanted.keys().flatten().copied().collect::<Vec<_>>());
-        prop_assert_eq!(found.overlap, wanted.values().map(|block| block.iter().sum()).collect::<Vec<f64>>());
-        prop_assert_eq!(found.joint, wanted.into_values().flatten().collect::<Vec<_>>());
+        let result = moments_triples(&table, &pairs, 0.0, 1000, true, &Control::default()).unwrap();
+        let expected = brute(&rows, 3, weighted);
+        prop_assert_eq!(result.triples, expected.keys().flatten().copied().collect::<Vec<_>>());
+        prop_assert_eq!(result.overlap, expected.values().map(|block| block.iter().sum()).collect::<Vec<f64>>());
+        prop_assert_eq!(result.joint, expected.into_values().flatten().collect::<Vec<_>>());
     }
 
     #[test]
@@ -115,9 +115,9 @@ proptest! {
 fn a_full_table_of_pairs_can_be_capped() {
     // Everyone labels one task: all overlaps tie, so that everyone keeps its lowest partner.
     let rows: Vec<Row> = (0..WORKERS as u32).map(|worker| (0, worker, 0, 1.0)).collect();
-    let found = moments_pairs(&table(&rows, false), 0.0, 1, true, &Control::default()).unwrap();
-    let wanted: Vec<u32> = (1..WORKERS as u32).flat_map(|worker| [0, worker]).collect();
-    assert_eq!(found.pairs, wanted);
+    let result = moments_pairs(&table(&rows, false), 0.0, 1, true, &Control::default()).unwrap();
+    let expected: Vec<u32> = (1..WORKERS as u32).flat_map(|worker| [0, worker]).collect();
+    assert_eq!(result.pairs, expected);
 }
 
 #[test]
@@ -153,9 +153,9 @@ fn results_beyond_memory_are_refused_by_name() {
     };
     let control = Control::default();
     let table = Table::new(&rows, Repeats::Keep, &control).unwrap();
-    let told = |error: Error, word: &str| assert!(error.to_string().contains(word), "{error}");
-    told(moments_triples(&table, &[0, 1, 0, 2, 1, 2], 0.0, 9, true, &control).unwrap_err(), "max_triples");
-    told(moments_groups(&table, &[0, 1, 2], &control).unwrap_err(), "classes");
+    let assert_message = |error: Error, word: &str| assert!(error.to_string().contains(word), "{error}");
+    assert_message(moments_triples(&table, &[0, 1, 0, 2, 1, 2], 0.0, 9, true, &control).unwrap_err(), "max_triples");
+    assert_message(moments_groups(&table, &[0, 1, 2], &control).unwrap_err(), "classes");
     assert_eq!(moments_triples(&table, &[0, 1, 0, 2, 1, 2], 0.0, 9, false, &control).unwrap().triples, [0, 1, 2]);
     assert_eq!(moments_pairs(&table, 0.0, 9, true, &control).unwrap().joint.len(), 3 * 2000 * 2000);
 }

@@ -62,15 +62,15 @@ pub fn moments_triples(
     let most = room_for(cells.saturating_add(3).saturating_mul(size_of::<f64>()));
     with_view!(table, |view| {
         // One more than fits is enough to detect overflow.
-        let kept = best_triples(view, order, &partners, min_overlap, max_triples.min(most + 1), control)?;
-        if kept.len() > most {
+        let best = best_triples(view, order, &partners, min_overlap, max_triples.min(most + 1), control)?;
+        if best.len() > most {
             return Err(too_many(most));
         }
-        let workers = collected(kept.iter().map(|candidate| candidate.workers))?;
+        let workers = collected(best.iter().map(|candidate| candidate.workers))?;
         let mut out = Triples {
             triples: copied(workers.as_flattened())?,
-            overlap: collected(kept.iter().map(|candidate| candidate.overlap))?,
-            joint: zeros(kept.len() * cells)?,
+            overlap: collected(best.iter().map(|candidate| candidate.overlap))?,
+            joint: zeros(best.len() * cells)?,
         };
         if joint {
             accumulate(view, order, &workers, cells, &mut out.joint, control)?;
@@ -196,9 +196,9 @@ pub(super) fn count_listed<L: Label, W: Weights>(
 ) -> Result<()> {
     let (mut listed, mut outcome) = (vec![], Ok(()));
     sweep.run(0..sweep.list.len(), |visit| {
-        let found = ([visit.second as u32, visit.third as u32], visit.product);
+        let triple = ([visit.second as u32, visit.third as u32], visit.product);
         if outcome.is_ok() {
-            outcome = push(&mut listed, found);
+            outcome = push(&mut listed, triple);
         }
     })?;
     outcome?;
@@ -355,14 +355,14 @@ fn members(run: &[[u32; 3]]) -> Result<Vec<u32>> {
 fn add_part<L: Label, W: Weights>(sweep: &Sweep<'_, '_, L, W>, part: &[[u32; 3]], blocks: &mut [f64]) -> Result<()> {
     let (list, width) = (sweep.list, sweep.list.len());
     let slots = |triple: &[u32; 3]| [triple[1], triple[2]].map(|worker| list.partition_point(|&x| x < worker));
-    let wanted: Vec<[usize; 2]> = collected(part.iter().map(slots))?;
-    let seconds = wanted[0][0]..wanted[wanted.len() - 1][0] + 1;
+    let pair_slots: Vec<[usize; 2]> = collected(part.iter().map(slots))?;
+    let seconds = pair_slots[0][0]..pair_slots[pair_slots.len() - 1][0] + 1;
     let first = seconds.start;
     if seconds.len() * width > 4 * CELLS_PER_SWEEP {
-        return add_triples(sweep, seconds, blocks, |second, third| wanted.binary_search(&[second, third]).ok());
+        return add_triples(sweep, seconds, blocks, |second, third| pair_slots.binary_search(&[second, third]).ok());
     }
     let mut places = filled(NONE, seconds.len() * width)?;
-    for (place, slots) in (0..).zip(&wanted) {
+    for (place, slots) in (0..).zip(&pair_slots) {
         places[(slots[0] - first) * width + slots[1]] = place;
     }
     add_triples(sweep, seconds, blocks, |second, third| {

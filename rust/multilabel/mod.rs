@@ -94,9 +94,9 @@ pub fn relevance_fit(design: &Design<'_>, start: &[f64], max_iter: usize, tol: f
         if let Some(sums) = sums {
             patterns.learn(design, &sums)?;
         }
-        let found = patterns.expect(design, &evidence, &mut posterior, Some(&mut expected), control)?;
-        let change = found.change;
-        sums = Some(found.sums);
+        let expectation = patterns.expect(design, &evidence, &mut posterior, Some(&mut expected), control)?;
+        let change = expectation.change;
+        sums = Some(expectation.sums);
         course.record(change, control);
         course.converged = change < tol;
     }

@@ -112,10 +112,10 @@ impl Patterns {
             rest = tail;
             chunks.push((tasks, own));
         }
-        let given = Given { design, evidence, logits: &logits, none: &none, own };
-        let found = par_tried(chunks.into_par_iter().map(|(tasks, own)| given.run(tasks, own, size, control)))?;
+        let chunk = Given { design, evidence, logits: &logits, none: &none, own };
+        let results = par_tried(chunks.into_par_iter().map(|(tasks, own)| chunk.run(tasks, own, size, control)))?;
         let mut change = 0.0;
-        let mut parts = found.into_iter().map(|(most, part)| {
+        let mut parts = results.into_iter().map(|(most, part)| {
             change = f64::max(change, most);
             part
         });
@@ -137,7 +137,7 @@ pub(super) struct Expected {
     pub sums: Vec<f64>,
 }
 
-/// What a chunk of tasks is given.
+/// Inputs of a chunk of tasks.
 struct Given<'a> {
     design: &'a Design<'a>,
     evidence: &'a [f64],
@@ -160,21 +160,21 @@ impl Given<'_> {
         let (sums, pairs) = all.split_at_mut(self.own);
         let first = design.task_starts[tasks.start] as usize;
         let mut most = 0.0;
-        let mut told = vec![];
+        let mut likelihoods = vec![];
         let mut odds = vec![0.0; self.none.len()];
         for task in tasks {
             if task.is_multiple_of(TASKS) {
                 control.check()?;
             }
             let candidates = Design::span(design.task_starts, task);
-            told.clear();
-            told.extend(candidates.clone().map(|c| (design.labels[c] as usize, design.told(c, self.evidence))));
-            self.weigh(&told, &mut odds);
+            likelihoods.clear();
+            likelihoods.extend(candidates.clone().map(|c| (design.labels[c] as usize, design.told(c, self.evidence))));
+            self.weigh(&likelihoods, &mut odds);
             let own = &mut posterior[candidates.start - first..candidates.end - first];
-            for (q, (label, told)) in own.iter_mut().zip(&told) {
+            for (q, (label, log_odds)) in own.iter_mut().zip(&likelihoods) {
                 let mut now = 0.0;
                 for (pattern, share) in odds.iter().enumerate() {
-                    let true_here = share * logistic(self.logits[pattern * n_labels + label] + told);
+                    let true_here = share * logistic(self.logits[pattern * n_labels + label] + log_odds);
                     sums[odds.len() + pattern * n_labels + label] += true_here;
                     now += true_here;
                 }

@@ -58,7 +58,7 @@ impl Rates {
         let mut slopes = zeros(yes.len())?;
         for _ in 0..ROUNDS {
             self.draw(design, [yes, no], &mut draws, control)?;
-            self.climb(design, &draws, &mut slopes)?;
+            self.ascend(design, &draws, &mut slopes)?;
         }
         let mut rates = std::mem::take(&mut self.rates);
         rates.par_iter_mut().enumerate().for_each(|(i, rate)| {
@@ -108,7 +108,7 @@ impl Rates {
     }
 
     /// A step of Newton's method for the center, then for all labels, then for all workers.
-    fn climb(&mut self, design: &Design<'_>, draws: &[Vec<f64>; 2], slopes: &mut [[f64; 2]]) -> Result<()> {
+    fn ascend(&mut self, design: &Design<'_>, draws: &[Vec<f64>; 2], slopes: &mut [[f64; 2]]) -> Result<()> {
         self.write_slopes(design, draws, slopes);
         let (slope, curve) = slopes.iter().fold((0.0, 0.0), |(s, c), [slope, curve]| (s + slope, c + curve));
         self.centre += (slope / (curve + 1.0)).clamp(-LEAP, LEAP);

@@ -69,7 +69,7 @@ fn one_pattern_given_is_as_many_as_none() {
     assert!((two.patterns.shares[0] - 0.5).abs() < 1e-12);
     assert!(two.patterns.rates[..2].iter().zip(&two.patterns.rates[2..]).all(|(a, b)| (a - b).abs() < 1e-12));
     for odd in [&[0.5][..], &[0.5, f64::NAN], &[0.5, 1.5]] {
-        let refused = relevance_fit(&whole(&parts, &spare), odd, 1, 0.0, &Control::default());
-        assert!(matches!(refused, Err(Error::Invalid(_))));
+        let result = relevance_fit(&whole(&parts, &spare), odd, 1, 0.0, &Control::default());
+        assert!(matches!(result, Err(Error::Invalid(_))));
     }
 }

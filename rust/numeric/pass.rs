@@ -79,8 +79,8 @@ pub fn gaussian_pass(
         Noise::Others(_, rows) if rows.len() != table.len() => return odd("residuals", rows.len(), table.len()),
         _ => {}
     }
-    let told = collected(workers.chunks_exact(WORKER).map(|w| [w[0] * w[3], w[0] * w[1], w[0] * w[4]]))?;
-    let step = Step { view, workers, told, prior, noise };
+    let statistics = collected(workers.chunks_exact(WORKER).map(|w| [w[0] * w[3], w[0] * w[1], w[0] * w[4]]))?;
+    let step = Step { view, workers, told: statistics, prior, noise };
     let mut tasks = zeros(n * TASK)?;
     let plain = matches!(noise, Noise::Normal) && table.weights().is_none();
     let run: &Job<'_> = match (plain, table.dims()) {

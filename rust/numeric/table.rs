@@ -135,15 +135,15 @@ mod tests {
         fn worker_order_holds_the_same_rows(log in log()) {
             let table = build(&log, 2, Repeats::Keep).unwrap();
             let order = table.links.by_worker(&table.values, 2, &Control::default()).unwrap();
-            let mut found = vec![];
+            let mut rows = vec![];
             for worker in 0..5 {
                 for row in order.offsets[worker] as usize..order.offsets[worker + 1] as usize {
                     let point = [0, 1].map(|i| (order.payload[2 * row + i] * 8.0) as i8);
-                    found.push((order.tasks[row], worker as u32, point, order.weights.as_ref().unwrap()[row] as u8));
+                    rows.push((order.tasks[row], worker as u32, point, order.weights.as_ref().unwrap()[row] as u8));
                 }
             }
-            found.sort_unstable();
-            prop_assert_eq!(found, rows_of(&table));
+            rows.sort_unstable();
+            prop_assert_eq!(rows, rows_of(&table));
         }
     }
 

@@ -90,9 +90,9 @@ fn fill<S: Send>(
     between: &(impl Fn(usize, usize, &mut S) -> Result<f64> + Sync),
 ) -> Result<Vec<f64>> {
     let starts = tasks.blocks()?;
-    let mut found = zeros::<f64>(starts[tasks.len()])?;
+    let mut distances = zeros::<f64>(starts[tasks.len()])?;
     let mut blocks = with_room(tasks.len())?;
-    let mut rest = &mut found[..];
+    let mut rest = &mut distances[..];
     for task in 0..tasks.len() {
         let (block, others) = rest.split_at_mut(starts[task + 1] - starts[task]);
         blocks.push(block);
@@ -111,7 +111,7 @@ fn fill<S: Send>(
         }
         Ok(())
     })?;
-    Ok(found)
+    Ok(distances)
 }
 
 fn jaccard(a: &[u32], b: &[u32]) -> f64 {
@@ -131,8 +131,8 @@ fn kendall(a: &[u32], b: &[u32], places: &mut Vec<(u32, u32)>, control: &Control
     places.clear();
     places.extend(b.iter().enumerate().map(|(place, &item)| (item, place as u32)));
     places.sort_unstable();
-    let found = |item: u32| places.binary_search_by_key(&item, |&(item, _)| item).ok().map(|at| places[at].1);
-    let common: Vec<u32> = a.iter().filter_map(|&item| found(item)).collect();
+    let place_of = |item: u32| places.binary_search_by_key(&item, |&(item, _)| item).ok().map(|at| places[at].1);
+    let common: Vec<u32> = a.iter().filter_map(|&item| place_of(item)).collect();
     let n = common.len();
     if n < 2 {
         return Ok(if a == b { 0.0 } else { 0.5 });

@@ -106,8 +106,8 @@ pub fn scheme_fit(scheme: &Scheme<'_>, control: &Control) -> Result<SchemeFit> {
     let blocks = check(scheme)?;
     let n = scheme.tasks.len();
     let count = |row: usize| scheme.counts.map_or(1.0, |counts| counts[row]);
-    let mut given = filled(0.0, scheme.n_workers)?;
-    (0..scheme.workers.len()).for_each(|row| given[scheme.workers[row] as usize] += count(row));
+    let mut n_given = filled(0.0, scheme.n_workers)?;
+    (0..scheme.workers.len()).for_each(|row| n_given[scheme.workers[row] as usize] += count(row));
     let mut weights = filled(1.0, scheme.n_workers)?;
     let mut losses = zeros::<f64>(scheme.n_workers)?;
     let mut imaginary = None;
@@ -122,21 +122,21 @@ pub fn scheme_fit(scheme: &Scheme<'_>, control: &Control) -> Result<SchemeFit> {
             let rows = scheme.tasks.rows(task);
             rows.zip(&answer.losses).for_each(|(row, loss)| sums[scheme.workers[row] as usize] += count(row) * loss);
         }
-        let all: f64 = given.iter().sum();
+        let all: f64 = n_given.iter().sum();
         // The crowd's average at equal weights: fixed, so that both halves of a turn lower the same objective.
         let average = *imaginary.get_or_insert(if all > 0.0 { sums.iter().sum::<f64>() / all } else { 0.0 });
-        for ((loss, sum), n) in losses.iter_mut().zip(&sums).zip(&given) {
+        for ((loss, sum), n) in losses.iter_mut().zip(&sums).zip(&n_given) {
             let n = n + scheme.strength;
             *loss = if n > 0.0 { (sum + scheme.strength * average) / n } else { average };
         }
-        let before = objective(&weights, &losses, &given, scheme.strength);
-        let settled = course.history.last().is_some_and(|&last| Tolerance::Share(scheme.tol).met(last, before));
-        course.converged = settled && course.n_iter > 0;
+        let before = objective(&weights, &losses, &n_given, scheme.strength);
+        let converged = course.history.last().is_some_and(|&last| Tolerance::Share(scheme.tol).met(last, before));
+        course.converged = converged && course.n_iter > 0;
         if !course.running(scheme.max_iter) {
             return Ok(found(scheme, &answers, weights, losses, course));
         }
-        weigh(scheme.norm, &losses, &given, scheme.strength, &mut weights);
-        course.record(objective(&weights, &losses, &given, scheme.strength), control);
+        weigh(scheme.norm, &losses, &n_given, scheme.strength, &mut weights);
+        course.record(objective(&weights, &losses, &n_given, scheme.strength), control);
         if !course.history[course.history.len() - 1].is_finite() {
             return Err(Error::invalid("distances are so large that their sum is not finite; divide them by a number"));
         }
@@ -229,13 +229,13 @@ fn answer(scheme: &Scheme<'_>, blocks: &[usize], task: usize, weights: &[f64]) -
             let nearest = good().map(plain).fold(f64::INFINITY, f64::min);
             let ahead = good().filter(|&a| plain(a) <= nearest + TIE * plain(a));
             let at = ahead.min_by_key(|&a| rank[first + a]).unwrap_or(0);
-            let tied = good().any(|a| rank[first + a] != rank[first + at]);
+            let tie = good().any(|a| rank[first + a] != rank[first + at]);
             // The choice among ties must not decide which workers to trust: losses are those of all of them, on
             // average.
             let mut losses = zeros::<f64>(n)?;
             let share = 1.0 / good().count() as f64;
             good().for_each(|a| losses.iter_mut().zip(from(a)).for_each(|(loss, d)| *loss += share * d));
-            Ok(Answer { row: (first + at) as u32, tied, losses, mean: vec![] })
+            Ok(Answer { row: (first + at) as u32, tied: tie, losses, mean: vec![] })
         }
         Answering::Mean { values, dims } => {
             let points = &values[first * dims..(first + n) * dims];

@@ -69,29 +69,29 @@ fn everybody_agrees() {
 fn ties_go_by_rank_and_are_told() {
     let block = [0.0, 1.0, 1.0, 0.0];
     let workers = &[0, 1];
-    let chosen = |rank: &[u32]| {
+    let choose = |rank: &[u32]| {
         let answering = Answering::Medoid { distances: &block, rank };
         let scheme = Scheme { tasks: Tasks(&[0, 2]), workers, n_workers: 2, ..scheme(answering, Norm::Power(1.0)) };
         let fit = scheme_fit(&scheme, &Control::default()).unwrap();
         (fit.rows[0], fit.tied[0])
     };
-    assert_eq!(chosen(&[0, 1]), (0, true));
-    assert_eq!(chosen(&[1, 0]), (1, true));
+    assert_eq!(choose(&[0, 1]), (0, true));
+    assert_eq!(choose(&[1, 0]), (1, true));
 }
 
 #[test]
 fn what_cannot_be_is_named() {
     let control = Control::default();
-    let told = |scheme: &Scheme<'_>| scheme_fit(scheme, &control).unwrap_err().to_string();
+    let message = |scheme: &Scheme<'_>| scheme_fit(scheme, &control).unwrap_err().to_string();
     let mut distances = [0.0; 18];
     distances[4] = f64::NAN;
     let bad = scheme(Answering::Medoid { distances: &distances, rank: &[0; 6] }, Norm::Log);
-    assert!(told(&bad).contains("NaN at place 4"));
+    assert!(message(&bad).contains("NaN at place 4"));
     let good = scheme(Answering::Medoid { distances: &[0.0; 18], rank: &[0; 6] }, Norm::Log);
-    assert!(told(&Scheme { n_workers: 2, ..good }).contains("not below 2"));
-    assert!(told(&Scheme { tasks: Tasks(&[0, 3, 5]), ..good }).contains("do not cut"));
-    assert!(told(&Scheme { norm: Norm::Power(2.0), ..good }).contains("power"));
-    assert!(told(&Scheme { tasks: Tasks(&[0, 6, 6]), ..good }).contains("without answers"));
+    assert!(message(&Scheme { n_workers: 2, ..good }).contains("not below 2"));
+    assert!(message(&Scheme { tasks: Tasks(&[0, 3, 5]), ..good }).contains("do not cut"));
+    assert!(message(&Scheme { norm: Norm::Power(2.0), ..good }).contains("power"));
+    assert!(message(&Scheme { tasks: Tasks(&[0, 6, 6]), ..good }).contains("without answers"));
     let mean = scheme(Answering::Mean { values: &[f64::INFINITY; 6], dims: 1 }, Norm::Log);
-    assert!(told(&mean).contains("finite"));
+    assert!(message(&mean).contains("finite"));
 }

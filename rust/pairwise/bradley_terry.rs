@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::graph::{Fold, Graph};
-use super::newton::{Climb, Crowd, EXTRA, Prior};
+use super::newton::{Ascent, Crowd, EXTRA, Prior};
 use super::outcome::Ties;
 use super::table::Comparisons;
 use super::worker_slopes::{Evidence, Scores, Spread, Workers, alone};
@@ -87,24 +87,24 @@ pub fn bradley_terry_fit(table: &Comparisons, options: &Options<'_>, control: &C
     }
     let prior = Prior::Normal(options.prior.powi(-2));
     let bias = options.left_bias != LeftBias::None;
-    let mut climb = Climb::new(&mut graph, options.ties, prior, bias, options.start)?;
+    let mut ascent = Ascent::new(&mut graph, options.ties, prior, bias, options.start)?;
     let mut course = Course::default();
     let mut workers = Workers::new(active(table)?, own, options.spread);
-    let objective = climb.look(control)?;
+    let objective = ascent.look(control)?;
     let goal = options.tol * options.tol;
     if own.contains(&true) {
         // Near enough for a first look at the workers.
-        alone(&mut climb, objective, options.max_iter, 0.1, &mut course, control)?;
-        workers.together(&mut climb, options.max_iter, goal, &mut course, control)?;
+        alone(&mut ascent, objective, options.max_iter, 0.1, &mut course, control)?;
+        workers.together(&mut ascent, options.max_iter, goal, &mut course, control)?;
     } else {
-        alone(&mut climb, objective, options.max_iter, goal, &mut course, control)?;
+        alone(&mut ascent, objective, options.max_iter, goal, &mut course, control)?;
     }
-    let mut point = std::mem::take(&mut climb.point);
-    if !climb.free[1] {
+    let mut point = std::mem::take(&mut ascent.point);
+    if !ascent.free[1] {
         let last = point.len() - 1;
         point[last] = f64::NAN;
     }
-    let Crowd { slopes, biases } = std::mem::take(&mut climb.crowd);
+    let Crowd { slopes, biases } = std::mem::take(&mut ascent.crowd);
     Ok(Fit {
         found: Parameters { point, slopes, biases },
         worker_errors: workers.errors,
@@ -148,7 +148,7 @@ fn active(table: &Comparisons) -> Result<Vec<bool>> {
     Ok(active)
 }
 
-impl Scores for Climb<'_> {
+impl Scores for Ascent<'_> {
     fn look(&mut self, control: &Control) -> Result<f64> {
         Self::look(self, control)
     }
@@ -169,19 +169,19 @@ impl Scores for Climb<'_> {
             .into_par_iter()
             .map(|edges| {
                 control.check()?;
-                let mut found: Vec<(usize, Evidence)> = vec![];
+                let mut sums_by_worker: Vec<(usize, Evidence)> = vec![];
                 let mut worker = workers.partition_point(|&start| start as usize <= edges.start) - 1;
                 for edge in edges {
                     while workers[worker + 1] as usize <= edge {
                         worker += 1;
                     }
-                    if found.last().is_none_or(|(last, _)| *last != worker) {
-                        push(&mut found, (worker, Evidence::default()))?;
+                    if sums_by_worker.last().is_none_or(|(last, _)| *last != worker) {
+                        push(&mut sums_by_worker, (worker, Evidence::default()))?;
                     }
                     let (a, own) = self.crowd.of(worker);
                     let lead = self.difference(edge);
                     let one = outcomes.at(a * lead + shared + own, graph.counts[edge]);
-                    if let Some((_, sums)) = found.last_mut() {
+                    if let Some((_, sums)) = sums_by_worker.last_mut() {
                         sums.slope[0] += one.slope * lead;
                         sums.slope[1] += one.slope;
                         sums.bend[0] += one.bend * lead * lead;
@@ -189,7 +189,7 @@ impl Scores for Climb<'_> {
                         sums.bend[2] += one.bend * lead;
                     }
                 }
-                Ok(found)
+                Ok(sums_by_worker)
             })
             .collect();
         let mut evidence = filled(Evidence::default(), n_workers)?;

@@ -8,7 +8,7 @@
 use rayon::prelude::*;
 
 use super::graph::{EDGES, Fold, Graph};
-use super::newton::{Climb, EXTRA, Prior};
+use super::newton::{Ascent, EXTRA, Prior};
 use super::outcome::{Counts, Ties};
 use super::table::Comparisons;
 use super::worker_slopes::alone;
@@ -52,27 +52,27 @@ const LEAST: f64 = 1e-9;
 pub fn crowd_bt_fit(table: &Comparisons, options: &CrowdOptions, control: &Control) -> Result<CrowdFit> {
     let [hits, misses] = options.reports;
     if ![options.link, hits, misses].iter().all(|x| x.is_finite() && *x > 0.0) {
-        return Err(Error::invalid("the link and the imaginary reports must be finite and above 0"));
+        return Err(Error::invalid("the link and the pseudo-counts must be finite and above 0"));
     }
     let mut graph = Graph::new(table, Ties::Half, Fold::Workers, control)?;
     if graph.ends.is_empty() {
         return Err(Error::invalid("all comparisons weigh 0: there is nothing to learn from"));
     }
-    let said = copied(&graph.counts)?;
+    let counts = copied(&graph.counts)?;
     let workers = graph.worker_of_edges()?;
-    let mut climb = Climb::new(&mut graph, Ties::Half, Prior::Virtual(options.link), false, None)?;
+    let mut ascent = Ascent::new(&mut graph, Ties::Half, Prior::Virtual(options.link), false, None)?;
     let mut reliability = filled(hits / (hits + misses), table.n_workers())?;
     let mut course = Course::default();
     // From scores of a reliable crowd, or no comparison identifies the reliable workers.
-    let objective = climb.look(control)?;
-    alone(&mut climb, objective, 20, 1e-2, &mut Course::default(), control)?;
+    let objective = ascent.look(control)?;
+    alone(&mut ascent, objective, 20, 1e-2, &mut Course::default(), control)?;
     while course.running(options.max_iter) {
-        let objective = expect(&mut climb, &said, &workers, &mut reliability, options, control)?;
+        let objective = expect(&mut ascent, &counts, &workers, &mut reliability, options, control)?;
         course.advance(objective, Tolerance::Share(options.tol), control);
-        let here = climb.look(control)?;
-        climb.step(here, 1e-4, control)?;
+        let here = ascent.look(control)?;
+        ascent.step(here, 1e-4, control)?;
     }
-    let mut scores = std::mem::take(&mut climb.point);
+    let mut scores = std::mem::take(&mut ascent.point);
     scores.truncate(scores.len() - EXTRA);
     Ok(CrowdFit { scores, reliability, history: course.history, n_iter: course.n_iter, converged: course.converged })
 }
@@ -80,18 +80,18 @@ pub fn crowd_bt_fit(table: &Comparisons, options: &CrowdOptions, control: &Contr
 /// Counts comparisons for the side they were probably seen for, and workers' reliabilities by that; returns the
 /// objective at the point given.
 fn expect(
-    climb: &mut Climb<'_>,
+    ascent: &mut Ascent<'_>,
     said: &[Counts],
     workers: &[u32],
     reliability: &mut [f64],
     options: &CrowdOptions,
     control: &Control,
 ) -> Result<f64> {
-    let mut counts = std::mem::take(&mut climb.graph.counts);
+    let mut counts = std::mem::take(&mut ascent.graph.counts);
     // How many comparisons of each edge were reported as they were seen.
     let mut hits: Vec<f64> = zeros(counts.len())?;
-    let this = &*climb;
-    let known = &*reliability;
+    let this = &*ascent;
+    let current = &*reliability;
     let parts: Vec<Result<f64>> = counts
         .par_chunks_mut(EDGES)
         .zip(hits.par_chunks_mut(EDGES))
@@ -102,22 +102,25 @@ fn expect(
             for (i, (counts, hits)) in counts.iter_mut().zip(hits).enumerate() {
                 let edge = block * EDGES + i;
                 let Counts { left, right, .. } = said[edge];
-                let (true_share, ahead) = (known[workers[edge] as usize], share(this.difference(edge)));
+                let (true_share, ahead) = (current[workers[edge] as usize], share(this.difference(edge)));
                 // Probabilities that "left" was answered as seen, and turned round; then the same of "right".
-                let (seen, turned) = (true_share * ahead, (1.0 - true_share) * (1.0 - ahead));
-                let (seen_right, turned_right) = (true_share * (1.0 - ahead), (1.0 - true_share) * ahead);
-                let (kept, kept_right) =
-                    (left * seen / (seen + turned), right * seen_right / (seen_right + turned_right));
-                *hits = kept + kept_right;
-                *counts = Counts { left: kept + right - kept_right, right: kept_right + left - kept, tie: 0.0 };
-                log += if left > 0.0 { left * (seen + turned).ln() } else { 0.0 };
-                log += if right > 0.0 { right * (seen_right + turned_right).ln() } else { 0.0 };
+                let (straight, reversed) = (true_share * ahead, (1.0 - true_share) * (1.0 - ahead));
+                let (straight_right, reversed_right) = (true_share * (1.0 - ahead), (1.0 - true_share) * ahead);
+                let (kept_left, kept_right) = (
+                    left * straight / (straight + reversed),
+                    right * straight_right / (straight_right + reversed_right),
+                );
+                *hits = kept_left + kept_right;
+                *counts =
+                    Counts { left: kept_left + right - kept_right, right: kept_right + left - kept_left, tie: 0.0 };
+                log += if left > 0.0 { left * (straight + reversed).ln() } else { 0.0 };
+                log += if right > 0.0 { right * (straight_right + reversed_right).ln() } else { 0.0 };
             }
             Ok(log)
         })
         .collect();
-    climb.graph.counts = counts;
-    let mut objective = climb.prior_of_scores();
+    ascent.graph.counts = counts;
+    let mut objective = ascent.prior_of_scores();
     for part in parts {
         objective += part?;
     }

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::bradley_terry::{Parameters, check_parameters};
 use super::conjugate_gradients::solve;
 use super::graph::{Fold, Graph, for_items};
-use super::newton::{Climb, Crowd, Curvature, EXTRA, Prior};
+use super::newton::{Ascent, Crowd, Curvature, EXTRA, Prior};
 use super::outcome::{Counts, Outcomes, Ties};
 use super::table::Comparisons;
 use crate::Result;
@@ -79,15 +79,22 @@ pub fn bradley_terry_errors(
         point[n + 1] = 0.0;
     }
     let prior = Prior::Normal(options.prior.powi(-2));
-    let mut climb = Climb::new(&mut graph, options.ties, prior, options.left_bias, Some(&point))?;
-    climb.crowd = Crowd { slopes: copied(&found.slopes)?, biases: copied(&found.biases)? };
-    climb.look(control)?;
-    let curvature = climb.curvature(control)?;
-    let workers = climb.graph.worker_of_edges()?;
-    let factors = |of: Kind| factors_of(&climb, &workers, of);
+    let mut ascent = Ascent::new(&mut graph, options.ties, prior, options.left_bias, Some(&point))?;
+    ascent.crowd = Crowd { slopes: copied(&found.slopes)?, biases: copied(&found.biases)? };
+    ascent.look(control)?;
+    let curvature = ascent.curvature(control)?;
+    let workers = ascent.graph.worker_of_edges()?;
+    let factors = |of: Kind| factors_of(&ascent, &workers, of);
     let says = if options.clusters == Clusters::Workers { Kind::Workers } else { Kind::Comparisons };
     let problem = |kind| -> Result<Problem<'_>> {
-        Ok(Problem { climb: &climb, curvature: &curvature, workers: &workers, factors: factors(kind)?, kind, options })
+        Ok(Problem {
+            ascent: &ascent,
+            curvature: &curvature,
+            workers: &workers,
+            factors: factors(kind)?,
+            kind,
+            options,
+        })
     };
     let (model, sandwich) = (problem(Kind::Model)?, problem(says)?);
     if n <= EXACT {
@@ -96,7 +103,7 @@ pub fn bradley_terry_errors(
         return Ok(Errors { model: of(&model)?, sandwich: of(&sandwich)?, inexact: [0.0; 2] });
     }
     let (by_model, rough) = model.by_probes(control)?;
-    let few = says == Kind::Workers && climb.graph.n_workers() <= options.n_probes;
+    let few = says == Kind::Workers && ascent.graph.n_workers() <= options.n_probes;
     let (by_clusters, rougher) = if few { sandwich.one_by_one(control)? } else { sandwich.by_probes(control)? };
     Ok(Errors { model: by_model, sandwich: by_clusters, inexact: [rough, rougher] })
 }
@@ -112,13 +119,13 @@ enum Kind {
 /// Curvature of an edge in its lead and in ties: with random signs z, `[c0·z, c1·z + c2·z']`.
 type Factor = [f64; 3];
 
-fn factors_of(climb: &Climb<'_>, workers: &[u32], kind: Kind) -> Result<Vec<Factor>> {
-    let (graph, outcomes) = (&climb.graph, climb.outcomes());
-    let shared = climb.point[graph.n_items()];
+fn factors_of(ascent: &Ascent<'_>, workers: &[u32], kind: Kind) -> Result<Vec<Factor>> {
+    let (graph, outcomes) = (&ascent.graph, ascent.outcomes());
+    let shared = ascent.point[graph.n_items()];
     let mut factors: Vec<Factor> = zeros(graph.ends.len())?;
     factors.par_iter_mut().enumerate().for_each(|(edge, factor)| {
-        let (a, own) = climb.crowd.of(workers[edge] as usize);
-        let (lead, counts) = (a * climb.difference(edge) + shared + own, graph.counts[edge]);
+        let (a, own) = ascent.crowd.of(workers[edge] as usize);
+        let (lead, counts) = (a * ascent.difference(edge) + shared + own, graph.counts[edge]);
         let one = outcomes.at(lead, counts);
         *factor = match kind {
             Kind::Model => rooted([one.bend, one.cross, one.tie_bend]),
@@ -162,17 +169,17 @@ fn inverse(curvature: &Curvature<'_>, n: usize, control: &Control) -> Result<Vec
     for first in (0..n).step_by(LANES) {
         let mut right = zeros(len * LANES)?;
         (0..LANES.min(n - first)).for_each(|lane| right[(first + lane) * LANES + lane] = 1.0);
-        let found = solve::<LANES>(curvature, &right, 1e-8, control)?;
+        let solution = solve::<LANES>(curvature, &right, 1e-8, control)?;
         for lane in 0..LANES.min(n - first) {
             let column = &mut columns[(first + lane) * len..][..len];
-            column.iter_mut().enumerate().for_each(|(i, to)| *to = found[i * LANES + lane]);
+            column.iter_mut().enumerate().for_each(|(i, to)| *to = solution[i * LANES + lane]);
         }
     }
     Ok(columns)
 }
 
 struct Problem<'a> {
-    climb: &'a Climb<'a>,
+    ascent: &'a Ascent<'a>,
     curvature: &'a Curvature<'a>,
     workers: &'a [u32],
     factors: Vec<Factor>,
@@ -191,11 +198,11 @@ fn sign(bits: u64, place: usize) -> f64 {
 
 impl Problem<'_> {
     fn n(&self) -> usize {
-        self.climb.graph.n_items()
+        self.ascent.graph.n_items()
     }
 
     fn slope_of(&self, edge: usize) -> f64 {
-        self.climb.crowd.of(self.workers[edge] as usize).0
+        self.ascent.crowd.of(self.workers[edge] as usize).0
     }
 
     /// Whatever is independent to which an edge belongs.
@@ -215,7 +222,7 @@ impl Problem<'_> {
             let row = &inverse[item * len..][..len];
             let (mut total, mut sum, mut last) = (0.0, 0.0, usize::MAX);
             for (edge, &[c0, c1, c2]) in self.factors.iter().enumerate() {
-                let [left, right] = self.climb.graph.ends[edge];
+                let [left, right] = self.ascent.graph.ends[edge];
                 let lead = self.slope_of(edge) * (row[left as usize] - row[right as usize]) + row[n];
                 let cluster = self.cluster(edge);
                 if cluster != last {
@@ -232,7 +239,7 @@ impl Problem<'_> {
 
     /// Right sides for a block of lanes, given what z is for (cluster, lane, whether it is the second).
     fn right(&self, z: &(dyn Fn(usize) -> [[f64; LANES]; 2] + Sync), control: &Control) -> Result<Vec<f64>> {
-        let (graph, n) = (&self.climb.graph, self.n());
+        let (graph, n) = (&self.ascent.graph, self.n());
         let mut right = zeros((n + EXTRA) * LANES)?;
         for_items(&mut right[..n * LANES], LANES, control, &|item, to| {
             for at in graph.halves_of(item) {
@@ -242,7 +249,7 @@ impl Problem<'_> {
                 to.iter_mut().zip(first).for_each(|(to, z)| *to += weight * z);
             }
         })?;
-        if self.climb.free.contains(&true) {
+        if self.ascent.free.contains(&true) {
             let parts: Vec<[[f64; LANES]; EXTRA]> = graph
                 .chunks()?
                 .into_par_iter()
@@ -258,7 +265,7 @@ impl Problem<'_> {
                     sums
                 })
                 .collect();
-            for i in (0..EXTRA).filter(|&i| self.climb.free[i]) {
+            for i in (0..EXTRA).filter(|&i| self.ascent.free[i]) {
                 for part in &parts {
                     (0..LANES).for_each(|lane| right[(n + i) * LANES + lane] += part[i][lane]);
                 }
@@ -269,9 +276,9 @@ impl Problem<'_> {
 
     /// The variance of each right side over its diagonal entry.
     fn known(&self, control: &Control) -> Result<Vec<f64>> {
-        let graph = &self.climb.graph;
-        let mut known = zeros(self.n())?;
-        for_items(&mut known, 1, control, &|item, to| {
+        let graph = &self.ascent.graph;
+        let mut totals = zeros(self.n())?;
+        for_items(&mut totals, 1, control, &|item, to| {
             let (mut total, mut sum, mut last) = (0.0, 0.0, usize::MAX);
             for at in graph.halves_of(item) {
                 let half = graph.half(at);
@@ -285,7 +292,7 @@ impl Problem<'_> {
             let prior = if self.kind == Kind::Model { self.options.prior.powi(-2) } else { 0.0 };
             to[0] = (total + sum * sum + prior) / self.curvature.diagonal[item].powi(2);
         })?;
-        Ok(known)
+        Ok(totals)
     }
 
     /// Diagonal entries by random signs, and their root mean square error as a share of standard errors.
@@ -303,16 +310,16 @@ impl Problem<'_> {
             let mut right = self.right(&signs, control)?;
             if self.kind == Kind::Model {
                 let width = 1.0 / self.options.prior;
-                let free = (0..n).chain((0..EXTRA).filter(|&i| self.climb.free[i]).map(|i| n + i));
+                let free = (0..n).chain((0..EXTRA).filter(|&i| self.ascent.free[i]).map(|i| n + i));
                 for item in free {
                     let bits = bits(seed, block, 1, item);
                     (0..LANES).for_each(|lane| right[item * LANES + lane] += width * sign(bits, lane));
                 }
             }
-            let found = solve::<LANES>(self.curvature, &right, EXACTNESS, control)?;
+            let solution = solve::<LANES>(self.curvature, &right, EXACTNESS, control)?;
             for_items(&mut sums, 3, control, &|item, sums| {
                 for lane in 0..LANES {
-                    let (at, whole) = (item * LANES + lane, found[item * LANES + lane]);
+                    let (at, whole) = (item * LANES + lane, solution[item * LANES + lane]);
                     let part = right[at] / self.curvature.diagonal[item];
                     let added = whole * whole - part * part;
                     sums[0] += added;
@@ -339,7 +346,7 @@ impl Problem<'_> {
     /// Diagonal entries by solving for every worker.
     fn one_by_one(&self, control: &Control) -> Result<(Vec<f64>, f64)> {
         let mut variance = zeros(self.n())?;
-        for first in (0..self.climb.graph.n_workers()).step_by(LANES) {
+        for first in (0..self.ascent.graph.n_workers()).step_by(LANES) {
             let mine = |worker: usize| {
                 let mut z = [[0.0; LANES]; 2];
                 if (first..first + LANES).contains(&worker) {
@@ -348,9 +355,9 @@ impl Problem<'_> {
                 z
             };
             let right = self.right(&mine, control)?;
-            let found = solve::<LANES>(self.curvature, &right, EXACTNESS, control)?;
-            for (variance, found) in variance.iter_mut().zip(found.chunks_exact(LANES)) {
-                *variance += found.iter().map(|x| x * x).sum::<f64>();
+            let solution = solve::<LANES>(self.curvature, &right, EXACTNESS, control)?;
+            for (variance, row) in variance.iter_mut().zip(solution.chunks_exact(LANES)) {
+                *variance += row.iter().map(|x| x * x).sum::<f64>();
             }
         }
         Ok((variance, 0.0))

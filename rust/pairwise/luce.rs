@@ -64,25 +64,25 @@ pub fn plackett_luce_fit(table: &Rankings, options: &LuceOptions, control: &Cont
     if !usable(options.prior) || options.tol.is_nan() || options.tol < 0.0 || options.spread <= 0.0 {
         return Err(Error::invalid("prior and spread must be finite and above 0, or the spread NaN to learn it"));
     }
-    let mut climb = Climb::new(table, options.prior.powi(-2))?;
+    let mut ascent = Ascent::new(table, options.prior.powi(-2))?;
     let goal = options.tol * options.tol;
     let mut course = Course::default();
     let mut active: Vec<bool> = zeros(table.n_workers())?;
     (0..table.len()).for_each(|list| active[table.workers()[list] as usize] |= table.weight(list) > 0.0);
     let spread: Spread = [options.spread, f64::NAN];
     let mut workers = Workers::new(active, [options.slopes, false], spread);
-    let objective = climb.look(control)?;
+    let objective = ascent.look(control)?;
     if options.slopes {
-        alone(&mut climb, objective, options.max_iter, 0.1, &mut course, control)?;
-        workers.together(&mut climb, options.max_iter, goal, &mut course, control)?;
+        alone(&mut ascent, objective, options.max_iter, 0.1, &mut course, control)?;
+        workers.together(&mut ascent, options.max_iter, goal, &mut course, control)?;
     } else {
-        alone(&mut climb, objective, options.max_iter, goal, &mut course, control)?;
+        alone(&mut ascent, objective, options.max_iter, goal, &mut course, control)?;
     }
-    let variances = if options.errors { climb.variances(options.by_worker, control)? } else { [vec![], vec![]] };
+    let variances = if options.errors { ascent.variances(options.by_worker, control)? } else { [vec![], vec![]] };
     let [slope_errors, _] = workers.errors;
     Ok(LuceFit {
-        scores: climb.scores,
-        slopes: climb.crowd.slopes,
+        scores: ascent.scores,
+        slopes: ascent.crowd.slopes,
         slope_errors,
         spread: workers.spread[0],
         variances,
@@ -93,7 +93,7 @@ pub fn plackett_luce_fit(table: &Rankings, options: &LuceOptions, control: &Cont
 }
 
 /// The objective at a point, and what its derivatives are made of.
-struct Climb<'t> {
+struct Ascent<'t> {
     table: &'t Rankings,
     precision: f64,
     scores: Vec<f64>,
@@ -107,7 +107,7 @@ struct Climb<'t> {
     slopes: Vec<[f64; 2]>,
 }
 
-impl<'t> Climb<'t> {
+impl<'t> Ascent<'t> {
     fn new(table: &'t Rankings, precision: f64) -> Result<Self> {
         let n = table.n_items();
         let mut offsets: Vec<u32> = zeros(n + 1)?;
@@ -139,21 +139,21 @@ impl<'t> Climb<'t> {
             rest = tail;
             parts.push((first..last, part));
         }
-        let found: Vec<Result<Vec<T>>> = parts
+        let results: Vec<Result<Vec<T>>> = parts
             .into_par_iter()
             .map(|(lists, mut part)| {
                 control.check()?;
-                let mut found = Vec::with_capacity(lists.len());
+                let mut results_of_part = Vec::with_capacity(lists.len());
                 for list in lists {
                     let (own, tail) = std::mem::take(&mut part).split_at_mut(self.table.entries(list).len());
                     part = tail;
-                    found.push(job(list, own));
+                    results_of_part.push(job(list, own));
                 }
-                Ok(found)
+                Ok(results_of_part)
             })
             .collect();
         let mut all = crate::base::memory::with_room(self.table.len())?;
-        for part in found {
+        for part in results {
             all.extend(part?);
         }
         Ok(all)
@@ -182,7 +182,7 @@ impl<'t> Climb<'t> {
         let mut diagonal = zeros(self.scores.len())?;
         self.gathered(&|entry| self.slopes[entry][1], &mut diagonal);
         diagonal.iter_mut().for_each(|to| *to += self.precision);
-        Ok(Curvature { climb: self, diagonal })
+        Ok(Curvature { ascent: self, diagonal })
     }
 
     /// Variances of all scores, from the whole matrix.
@@ -227,14 +227,14 @@ impl<'t> Climb<'t> {
                     sum = 0.0;
                 }
                 let entries = self.table.entries(list);
-                let said: f64 =
+                let likelihood: f64 =
                     entries.map(|at| self.slopes[at][0] * inverse[i * n + self.table.items()[at] as usize]).sum();
                 if by_worker {
-                    sum += said;
+                    sum += likelihood;
                 } else {
                     // A list that counts so often is so many that say the same.
                     let weight = self.table.weight(list);
-                    total += if weight > 0.0 { said * said / weight } else { 0.0 };
+                    total += if weight > 0.0 { likelihood * likelihood / weight } else { 0.0 };
                 }
             }
             *to = total + sum * sum;
@@ -244,20 +244,20 @@ impl<'t> Climb<'t> {
     }
 }
 
-impl Scores for Climb<'_> {
+impl Scores for Ascent<'_> {
     fn look(&mut self, control: &Control) -> Result<f64> {
         let (mut shares, mut slopes) = (std::mem::take(&mut self.shares), std::mem::take(&mut self.slopes));
         let this = &*self;
         let logs = this.for_lists(&mut shares, control, &|list, rows| this.choose(list, rows))?;
-        let known = &shares;
+        let fixed_shares = &shares;
         this.for_lists(&mut slopes, control, &|list, rows| {
             let (a, weight) = (this.worker_slope(list), this.table.weight(list));
             let (mut once, mut twice) = (0.0, 0.0);
-            for (to, &[share, left]) in rows.iter_mut().zip(&known[this.table.entries(list)]) {
+            for (to, &[share, left]) in rows.iter_mut().zip(&fixed_shares[this.table.entries(list)]) {
                 once += left;
                 twice += left * left;
-                let chosen = if left > 0.0 { 1.0 } else { 0.0 };
-                *to = [weight * a * (chosen - share * once), weight * a * a * share * (once - share * twice)];
+                let indicator = if left > 0.0 { 1.0 } else { 0.0 };
+                *to = [weight * a * (indicator - share * once), weight * a * a * share * (once - share * twice)];
             }
         })?;
         (self.shares, self.slopes) = (shares, slopes);
@@ -277,9 +277,9 @@ impl Scores for Climb<'_> {
             for ((to, from), way) in self.scores.iter_mut().zip(&before).zip(&way) {
                 *to = from + length * way;
             }
-            let found = self.look(control)?;
-            if found >= objective + 1e-4 * length * gain - LEVEL * objective.abs() {
-                return Ok((found, gain / self.scores.len() as f64));
+            let reached = self.look(control)?;
+            if reached >= objective + 1e-4 * length * gain - LEVEL * objective.abs() {
+                return Ok((reached, gain / self.scores.len() as f64));
             }
             length *= 0.5;
             if length < 1e-9 {
@@ -318,7 +318,7 @@ impl Scores for Climb<'_> {
     }
 }
 
-impl Climb<'_> {
+impl Ascent<'_> {
     /// Shares of a list's items and what remained at each choice; returns its log-likelihood.
     fn choose(&self, list: usize, rows: &mut [[f64; 2]]) -> f64 {
         let (a, items) = (self.worker_slope(list), &self.table.items()[self.table.entries(list)]);
@@ -338,7 +338,7 @@ impl Climb<'_> {
 }
 
 struct Curvature<'c, 't> {
-    climb: &'c Climb<'t>,
+    ascent: &'c Ascent<'t>,
     diagonal: Vec<f64>,
 }
 
@@ -348,19 +348,19 @@ impl Matrix for Curvature<'_, '_> {
     }
 
     fn times<const B: usize>(&self, vectors: &[f64], product: &mut [f64], control: &Control) -> Result<()> {
-        let climb = self.climb;
+        let ascent = self.ascent;
         for lane in 0..B {
-            let mut entries: Vec<[f64; 2]> = zeros(climb.shares.len())?;
-            climb.for_lists(&mut entries, control, &|list, rows| {
-                let (own, a) = (climb.table.entries(list), climb.worker_slope(list));
-                let (items, shares) = (&climb.table.items()[own.clone()], &climb.shares[own]);
+            let mut entries: Vec<[f64; 2]> = zeros(ascent.shares.len())?;
+            ascent.for_lists(&mut entries, control, &|list, rows| {
+                let (own, a) = (ascent.table.entries(list), ascent.worker_slope(list));
+                let (items, shares) = (&ascent.table.items()[own.clone()], &ascent.shares[own]);
                 let vector = |item: u32| vectors[item as usize * B + lane];
                 let mut mean = 0.0;
                 for ((row, &item), &[share, _]) in rows.iter_mut().zip(items).zip(shares).rev() {
                     mean += share * vector(item);
                     row[1] = mean;
                 }
-                let scale = climb.table.weight(list) * a * a;
+                let scale = ascent.table.weight(list) * a * a;
                 let (mut once, mut means) = (0.0, 0.0);
                 for ((row, &item), &[share, left]) in rows.iter_mut().zip(items).zip(shares) {
                     once += left;
@@ -368,10 +368,10 @@ impl Matrix for Curvature<'_, '_> {
                     row[0] = scale * share * (vector(item) * once - means);
                 }
             })?;
-            let mut out = zeros(climb.scores.len())?;
-            climb.gathered(&|entry| entries[entry][0], &mut out);
+            let mut out = zeros(ascent.scores.len())?;
+            ascent.gathered(&|entry| entries[entry][0], &mut out);
             for (item, out) in out.iter().enumerate() {
-                product[item * B + lane] = out + climb.precision * vectors[item * B + lane];
+                product[item * B + lane] = out + ascent.precision * vectors[item * B + lane];
             }
         }
         Ok(())

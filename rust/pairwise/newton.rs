@@ -33,8 +33,8 @@ impl Prior {
             Self::Normal(precision) => [-0.5 * precision * score * score, -precision * score, precision],
             Self::Virtual(games) => {
                 let one = Outcomes { ties: Ties::Half, tie: 0.0 };
-                let found = one.at(score, Counts { left: games, right: games, tie: 0.0 });
-                [found.whole(), found.slope, found.bend]
+                let outcome = one.at(score, Counts { left: games, right: games, tie: 0.0 });
+                [outcome.whole(), outcome.slope, outcome.bend]
             }
         }
     }
@@ -56,7 +56,7 @@ impl Crowd {
 
 /// The objective at a point, and all that its derivatives are made of.
 #[derive(Debug)]
-pub(super) struct Climb<'g> {
+pub(super) struct Ascent<'g> {
     pub graph: &'g mut Graph,
     pub ties: Ties,
     pub prior: Prior,
@@ -98,7 +98,7 @@ impl Sums {
     }
 }
 
-impl<'g> Climb<'g> {
+impl<'g> Ascent<'g> {
     /// At the foot: scores as given, or all 0.
     pub fn new(graph: &'g mut Graph, ties: Ties, prior: Prior, bias: bool, start: Option<&[f64]>) -> Result<Self> {
         let (n, m) = (graph.n_items(), graph.ends.len());
@@ -165,20 +165,20 @@ impl<'g> Climb<'g> {
                         worker += 1;
                     }
                     let (a, own) = this.crowd.of(worker);
-                    let found = outcomes.at(a * this.difference(edge) + bias + own, this.graph.counts[edge]);
-                    found.collect(&mut sums.log, &mut product);
-                    slope[i] = a * found.slope;
-                    bend[i] = a * a * found.bend;
+                    let outcome = outcomes.at(a * this.difference(edge) + bias + own, this.graph.counts[edge]);
+                    outcome.collect(&mut sums.log, &mut product);
+                    slope[i] = a * outcome.slope;
+                    bend[i] = a * a * outcome.bend;
                     if free[0] {
-                        sums.slope[0] += found.slope;
-                        sums.bend[0] += found.bend;
-                        by_bias[i] = a * found.bend;
+                        sums.slope[0] += outcome.slope;
+                        sums.bend[0] += outcome.bend;
+                        by_bias[i] = a * outcome.bend;
                     }
                     if free[1] {
-                        sums.slope[1] += found.tie_slope;
-                        sums.bend[1] += found.tie_bend;
-                        sums.cross += found.cross;
-                        by_tie[i] = a * found.cross;
+                        sums.slope[1] += outcome.tie_slope;
+                        sums.bend[1] += outcome.tie_bend;
+                        sums.cross += outcome.cross;
+                        by_tie[i] = a * outcome.cross;
                     }
                 }
                 sums.log -= product.ln();
@@ -259,9 +259,9 @@ impl<'g> Climb<'g> {
             for ((to, from), way) in self.point.iter_mut().zip(&before).zip(&way) {
                 *to = from + length * way;
             }
-            let found = self.look(control)?;
-            if found >= objective + 1e-4 * length * gain - LEVEL * objective.abs() {
-                return Ok((found, gain / self.graph.n_items() as f64));
+            let reached = self.look(control)?;
+            if reached >= objective + 1e-4 * length * gain - LEVEL * objective.abs() {
+                return Ok((reached, gain / self.graph.n_items() as f64));
             }
             length *= 0.5;
             if length < 1e-9 {

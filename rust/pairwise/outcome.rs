@@ -64,7 +64,7 @@ impl Likelihood {
         self.log - self.times * self.norm.ln()
     }
 
-    /// Adds the logarithm to a sum, and what is to be divided by to a product.
+    /// Adds the logarithm to a sum, and multiplies the norm into a product.
     #[inline(always)]
     pub fn collect(&self, sum: &mut f64, product: &mut LogProduct) {
         *sum += self.log;

@@ -51,10 +51,10 @@ impl Rankings {
             )));
         }
         let list = |row: u32| &items[offsets[row as usize] as usize..offsets[row as usize + 1] as usize];
-        let mut seen: Vec<u32> = zeros(n_items)?;
+        let mut last_ranking: Vec<u32> = zeros(n_items)?;
         for row in 0..n as u32 {
             for &item in list(row) {
-                if std::mem::replace(&mut seen[item as usize], row + 1) == row + 1 {
+                if std::mem::replace(&mut last_ranking[item as usize], row + 1) == row + 1 {
                     return Err(Error::invalid(format!("item {item} is ranked twice in list {row}")));
                 }
             }
@@ -148,13 +148,13 @@ impl Rankings {
 
     /// The group of each item, items being in one group if lists that count lead from one to the other.
     pub fn components(&self) -> Result<(Vec<u32>, usize)> {
-        let mut found = Components::new(self.n_items)?;
+        let mut forest = Components::new(self.n_items)?;
         for list in (0..self.len()).filter(|&list| self.weight(list) > 0.0) {
             for pair in self.items[self.entries(list)].windows(2) {
-                found.join(pair[0], pair[1]);
+                forest.join(pair[0], pair[1]);
             }
         }
-        found.numbered()
+        forest.numbered()
     }
 
     /// A copy of what the table holds: offsets, items, workers, weights.

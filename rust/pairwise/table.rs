@@ -10,7 +10,7 @@ use crate::{Error, Result};
 pub(crate) const LEFT: u8 = 0;
 /// The right item is better.
 pub(crate) const RIGHT: u8 = 1;
-/// Neither is.
+/// A tie.
 pub(crate) const TIE: u8 = 2;
 
 /// The columns of a log of comparisons, as codes, and the number of distinct codes in each.
@@ -63,8 +63,8 @@ impl Rows<'_> {
             check_codes("context", contexts, self.n_contexts, control)?;
         }
         if let Some(row) = self.outcomes.iter().position(|&outcome| outcome > TIE) {
-            let said = self.outcomes[row];
-            return Err(Error::invalid(format!("outcome {said} at row {row} is none of 0 (left), 1 (right), 2 (tie)")));
+            let code = self.outcomes[row];
+            return Err(Error::invalid(format!("outcome {code} at row {row} is not 0 (left), 1 (right) or 2 (tie)")));
         }
         if let Some(row) = self.left.iter().zip(self.right).position(|(left, right)| left == right) {
             return Err(Error::invalid(format!("item {} is compared with itself at row {row}", self.left[row])));
@@ -192,7 +192,7 @@ impl Comparisons {
     pub fn weights(&self) -> Option<&[f64]> {
         self.weights.as_deref()
     }
-    /// How often a row counts.
+    /// The weight of a row.
     pub(crate) fn weight(&self, row: usize) -> f64 {
         self.weights.as_ref().map_or(1.0, |weights| weights[row])
     }
@@ -216,8 +216,8 @@ impl Comparisons {
         }
         let mut offsets: Vec<u32> = zeros(self.offsets.len())?;
         for (worker, rows) in self.offsets.windows(2).enumerate() {
-            let kept = mask[rows[0] as usize..rows[1] as usize].iter().filter(|&&keep| keep).count();
-            offsets[worker + 1] = offsets[worker] + kept as u32;
+            let n_kept = mask[rows[0] as usize..rows[1] as usize].iter().filter(|&&keep| keep).count();
+            offsets[worker + 1] = offsets[worker] + n_kept as u32;
         }
         Ok(Self {
             n_items: self.n_items,
@@ -276,13 +276,13 @@ impl Comparisons {
     /// The group of each item, items being in one group if comparisons that count lead from one to the other, and how
     /// many groups there are.
     pub fn components(&self) -> Result<(Vec<u32>, usize)> {
-        let mut found = Components::new(self.n_items)?;
+        let mut forest = Components::new(self.n_items)?;
         for row in 0..self.len() {
             if self.weight(row) > 0.0 {
-                found.join(self.left[row], self.right[row]);
+                forest.join(self.left[row], self.right[row]);
             }
         }
-        found.numbered()
+        forest.numbered()
     }
 }
 

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::bradley_terry::{LeftBias, Options, bradley_terry_fit};
 use super::errors::{Clusters, ErrorOptions, bradley_terry_errors};
 use super::graph::{Fold, Graph};
-use super::newton::{Climb, Crowd, Prior};
+use super::newton::{Ascent, Crowd, Prior};
 use super::outcome::{Counts, Outcomes};
 use super::*;
 use crate::base::control::Control;
@@ -83,18 +83,18 @@ proptest! {
         let (table, control) = (table(&log, None), Control::default());
         let mut graph = Graph::new(&table, TIES[which], Fold::Workers, &control).unwrap();
         let start: Vec<f64> = (0..ITEMS + 2).map(|i| 0.3 * i as f64 - 0.7).collect();
-        let mut climb = Climb::new(&mut graph, TIES[which], Prior::Normal(0.3), bias, Some(&start)).unwrap();
-        climb.crowd = Crowd { slopes: vec![1.0, 0.4, -0.5, 1.7], biases: vec![0.1, -0.2, 0.0, 0.3] };
-        climb.look(&control).unwrap();
-        let gradient = climb.gradient(&control).unwrap();
+        let mut ascent = Ascent::new(&mut graph, TIES[which], Prior::Normal(0.3), bias, Some(&start)).unwrap();
+        ascent.crowd = Crowd { slopes: vec![1.0, 0.4, -0.5, 1.7], biases: vec![0.1, -0.2, 0.0, 0.3] };
+        ascent.look(&control).unwrap();
+        let gradient = ascent.gradient(&control).unwrap();
         let h = 1e-5;
         for (i, gradient) in gradient.iter().enumerate() {
-            let free = i < ITEMS || climb.free[i - ITEMS];
+            let free = i < ITEMS || ascent.free[i - ITEMS];
             let mut at = |step: f64| {
-                climb.point[i] += step;
-                let found = climb.look(&control).unwrap();
-                climb.point[i] -= step;
-                found
+                ascent.point[i] += step;
+                let value = ascent.look(&control).unwrap();
+                ascent.point[i] -= step;
+                value
             };
             let slope = (at(h) - at(-h)) / (2.0 * h);
             prop_assert!(!free || (gradient - slope).abs() < 1e-5 * (1.0 + slope.abs()), "{i}: {gradient} {slope}");
@@ -114,9 +114,9 @@ proptest! {
         if point[ITEMS + 1].is_nan() {
             point[ITEMS + 1] = 0.0;
         }
-        let mut climb = Climb::new(&mut graph, TIES[which], Prior::Normal(0.25), bias, Some(&point)).unwrap();
-        climb.look(&control).unwrap();
-        prop_assert!(climb.gradient(&control).unwrap().iter().all(|x| x.abs() < 1e-5));
+        let mut ascent = Ascent::new(&mut graph, TIES[which], Prior::Normal(0.25), bias, Some(&point)).unwrap();
+        ascent.look(&control).unwrap();
+        prop_assert!(ascent.gradient(&control).unwrap().iter().all(|x| x.abs() < 1e-5));
         // The prior, of precision 1/4, is all that holds the sum: six slopes of at most 1e-5 leave it that free.
         prop_assert!((fit.found.point[..ITEMS].iter().sum::<f64>()).abs() < 3e-4);
     }
@@ -145,10 +145,10 @@ proptest! {
         let mut order: Vec<usize> = (0..log.len()).collect();
         order.sort_by_key(|&i| crate::base::num::scramble(seed ^ i as u64));
         let shuffled: Vec<Row> = order.iter().map(|&i| log[i]).collect();
-        let moved: Vec<f64> = order.iter().map(|&i| weights[i]).collect();
+        let reordered: Vec<f64> = order.iter().map(|&i| weights[i]).collect();
         prop_assert_eq!(
             format!("{:?}", table(&log, Some(&weights))),
-            format!("{:?}", table(&shuffled, Some(&moved)))
+            format!("{:?}", table(&shuffled, Some(&reordered)))
         );
     }
 
@@ -217,7 +217,7 @@ fn errors_by_the_inverse_are_those_by_probes() {
     {
         let off: f64 = rough.iter().zip(fine).map(|(a, b)| (a.sqrt() / b.sqrt() - 1.0).powi(2)).sum();
         let off = (off / f64::from(n)).sqrt();
-        assert!(off < 1.5 * said && off > 0.4 * said && said < 0.1, "off by {off}, said {said}");
+        assert!(off < 1.5 * said && off > 0.4 * said && said < 0.1, "off by {off}, stated {said}");
     }
     // Four workers are solved for one by one.
     assert_eq!(by(32, Clusters::Workers).inexact[1], 0.0);
@@ -301,9 +301,9 @@ fn rankings_of_two_are_comparisons() {
             n_probes: 8,
             seed: 0,
         };
-        let wanted = bradley_terry_errors(&games, &b.found, &errors, &control).unwrap();
-        for (found, wanted) in [(&a.variances[0], &wanted.model), (&a.variances[1], &wanted.sandwich)] {
-            assert!(found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-5), "{found:?} {wanted:?}");
+        let expected = bradley_terry_errors(&games, &b.found, &errors, &control).unwrap();
+        for (result, wanted) in [(&a.variances[0], &expected.model), (&a.variances[1], &expected.sandwich)] {
+            assert!(result.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-5), "{result:?} {wanted:?}");
         }
     }
 }

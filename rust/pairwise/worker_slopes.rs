@@ -38,7 +38,7 @@ pub(super) trait Scores {
 
 /// Newton's method for scores alone, until the mean square of their errors is below the goal.
 pub(super) fn alone(
-    climb: &mut impl Scores,
+    ascent: &mut impl Scores,
     mut objective: f64,
     max_iter: usize,
     goal: f64,
@@ -47,8 +47,8 @@ pub(super) fn alone(
 ) -> Result<f64> {
     course.converged = false;
     while course.running(max_iter) {
-        let (found, gain) = climb.step(objective, goal, control)?;
-        objective = found;
+        let (reached, gain) = ascent.step(objective, goal, control)?;
+        objective = reached;
         course.record(objective, control);
         // A step from that near leads nearer still, by as much again.
         course.converged = gain <= goal.sqrt();
@@ -94,7 +94,7 @@ impl Workers {
     /// Workers and scores in turn.
     pub fn together(
         &mut self,
-        climb: &mut impl Scores,
+        ascent: &mut impl Scores,
         max_iter: usize,
         goal: f64,
         course: &mut Course,
@@ -102,28 +102,28 @@ impl Workers {
     ) -> Result<()> {
         let n_workers = self.active.len();
         if self.own[0] {
-            climb.crowd().slopes = filled(1.0, n_workers)?;
+            ascent.crowd().slopes = filled(1.0, n_workers)?;
         }
         if self.own[1] {
-            climb.crowd().biases = zeros(n_workers)?;
+            ascent.crowd().biases = zeros(n_workers)?;
         }
-        let mut evidence = climb.evidence(n_workers, control)?;
-        self.learn_spread(climb.crowd(), &evidence)?;
+        let mut evidence = ascent.evidence(n_workers, control)?;
+        self.learn_spread(ascent.crowd(), &evidence)?;
         let mut learning = 0;
         course.history.clear();
-        let mut objective = climb.look(control)? + self.density(climb.crowd());
+        let mut objective = ascent.look(control)? + self.density(ascent.crowd());
         course.converged = false;
         while course.running(max_iter) {
-            let (found, worker_gain) = self.step(climb, &evidence, objective, control)?;
-            let prior = self.density(climb.crowd());
-            let (found, gain) = climb.step(found - prior, goal, control)?;
-            objective = found + prior;
-            evidence = climb.evidence(n_workers, control)?;
+            let (reached, worker_gain) = self.step(ascent, &evidence, objective, control)?;
+            let prior = self.density(ascent.crowd());
+            let (reached, gain) = ascent.step(reached - prior, goal, control)?;
+            objective = reached + prior;
+            evidence = ascent.evidence(n_workers, control)?;
             let still =
-                self.learn.contains(&true) && learning < LEARNING && self.learn_spread(climb.crowd(), &evidence)?;
+                self.learn.contains(&true) && learning < LEARNING && self.learn_spread(ascent.crowd(), &evidence)?;
             if still {
                 learning += 1;
-                objective = found + self.density(climb.crowd());
+                objective = reached + self.density(ascent.crowd());
                 course.history.clear();
             }
             course.record(objective, control);
@@ -147,12 +147,12 @@ impl Workers {
         let mut changed = false;
         for i in (0..2).filter(|&i| self.learn[i]) {
             let (values, mean) = if i == 0 { (&crowd.slopes, 1.0) } else { (&crowd.biases, 0.0) };
-            let mut seen: Vec<[f64; 2]> = with_room(evidence.len())?;
+            let mut ranges: Vec<[f64; 2]> = with_room(evidence.len())?;
             for (value, one) in values.iter().zip(evidence).filter(|(_, one)| one.bend[i] > 0.0) {
                 // Where the answers of a worker alone would put them, and how surely.
-                seen.push([value - mean + one.slope[i] / one.bend[i], 1.0 / one.bend[i]]);
+                ranges.push([value - mean + one.slope[i] / one.bend[i], 1.0 / one.bend[i]]);
             }
-            let spread = likeliest_spread(&seen);
+            let spread = likeliest_spread(&ranges);
             // A spread that is near enough stays, and so does the objective it is part of.
             if self.spread[i].is_nan() || (spread - self.spread[i]).abs() > LEARNT * self.spread[i] {
                 self.spread[i] = spread;
@@ -172,12 +172,12 @@ impl Workers {
     /// objective and the mean square of their errors, in standard errors.
     fn step(
         &self,
-        climb: &mut impl Scores,
+        ascent: &mut impl Scores,
         evidence: &[Evidence],
         objective: f64,
         control: &Control,
     ) -> Result<(f64, f64)> {
-        let before = Crowd { slopes: copied(&climb.crowd().slopes)?, biases: copied(&climb.crowd().biases)? };
+        let before = Crowd { slopes: copied(&ascent.crowd().slopes)?, biases: copied(&ascent.crowd().biases)? };
         let (mut moved, mut inverses) = ([0.0; 2], [0.0; 3]);
         let mut gradients = filled([0.0; 2], evidence.len())?;
         for (worker, one) in evidence.iter().enumerate().filter(|(worker, _)| self.active[*worker]) {
@@ -203,18 +203,18 @@ impl Workers {
         }
         let mut length = 1.0;
         loop {
-            let Crowd { slopes, biases } = climb.crowd();
+            let Crowd { slopes, biases } = ascent.crowd();
             for (to, from, i) in [(slopes, &before.slopes, 0), (biases, &before.biases, 1)] {
                 to.iter_mut().zip(from).zip(&ways).for_each(|((to, from), way)| *to = from + length * way[i]);
             }
-            let found = climb.look(control)? + self.density(climb.crowd());
-            if found >= objective - LEVEL * objective.abs() {
-                return Ok((found, gain / f64::max(n, 1.0)));
+            let reached = ascent.look(control)? + self.density(ascent.crowd());
+            if reached >= objective - LEVEL * objective.abs() {
+                return Ok((reached, gain / f64::max(n, 1.0)));
             }
             length *= 0.5;
             if length < 1e-9 {
-                *climb.crowd() = before;
-                return Ok((climb.look(control)? + self.density(climb.crowd()), 0.0));
+                *ascent.crowd() = before;
+                return Ok((ascent.look(control)? + self.density(ascent.crowd()), 0.0));
             }
         }
     }

@@ -25,16 +25,16 @@ impl Table {
     ) -> PyResult<Bound<'py, PyDict>> {
         let coefficient = choose("coefficient", coefficient, &Coefficient::NAMES)?;
         let scale = Scale { shape: choose("shape", shape, &Shape::NAMES)?, positions: slice("positions", &positions)? };
-        let found = work(py, None, |control| {
+        let fit = work(py, None, |control| {
             agreement::agreement_by_counts(&self.0, coefficient, scale, groups, seed, control)
         })?;
         let result = PyDict::new(py);
-        result.set_item("value", found.value)?;
-        result.set_item("worst", found.worst)?;
-        result.set_item("left_out", PyArray1::from_vec(py, found.left_out.values))?;
-        result.set_item("sizes", PyArray1::from_vec(py, found.left_out.sizes))?;
-        result.set_item("n_tasks", found.n_tasks)?;
-        result.set_item("n_pairs", found.n_pairs)?;
+        result.set_item("value", fit.value)?;
+        result.set_item("worst", fit.worst)?;
+        result.set_item("left_out", PyArray1::from_vec(py, fit.left_out.values))?;
+        result.set_item("sizes", PyArray1::from_vec(py, fit.left_out.sizes))?;
+        result.set_item("n_tasks", fit.n_tasks)?;
+        result.set_item("n_pairs", fit.n_pairs)?;
         Ok(result)
     }
 
@@ -43,10 +43,10 @@ impl Table {
     #[pyo3(signature = (*, coefficient))]
     fn coincidences<'py>(&self, py: Python<'py>, coefficient: &str) -> PyResult<Bound<'py, PyDict>> {
         let coefficient = choose("coefficient", coefficient, &Coefficient::NAMES)?;
-        let found = work(py, None, |control| agreement::coincidences(&self.0, coefficient, control))?;
-        let k = found.classes.len();
-        let sums = Found::new(py).array("pairs", [k, k], found.pairs)?.list("classes", found.classes)?;
-        Ok(sums.with("n", found.n)?.with("n_paired", found.n_paired)?.with("n_pairs", found.n_pairs)?.dict())
+        let result = work(py, None, |control| agreement::coincidences(&self.0, coefficient, control))?;
+        let k = result.classes.len();
+        let sums = Found::new(py).array("pairs", [k, k], result.pairs)?.list("classes", result.classes)?;
+        Ok(sums.with("n", result.n)?.with("n_paired", result.n_paired)?.with("n_pairs", result.n_pairs)?.dict())
     }
 }
 
@@ -100,20 +100,20 @@ impl Table {
             ("plain-ratio", Summary::PlainRatio(worker)),
         ];
         let summary = choose("summary", summary, &summaries)?;
-        let found = work(py, None, |control| {
+        let fit = work(py, None, |control| {
             agreement::agreement_by_pairs(&self.0, chance, scale, summary, min_overlap, groups, seed, control)
         })?;
         let result = PyDict::new(py);
-        result.set_item("value", found.value)?;
-        result.set_item("worst", found.worst)?;
-        result.set_item("left_out", PyArray1::from_vec(py, found.left_out.values))?;
-        result.set_item("sizes", PyArray1::from_vec(py, found.left_out.sizes))?;
-        result.set_item("n_tasks", found.n_tasks)?;
-        result.set_item("n_pairs", found.n_pairs)?;
-        result.set_item("pairs", array(py, [found.overlap.len(), 2], found.pairs)?)?;
-        result.set_item("overlap", PyArray1::from_vec(py, found.overlap))?;
-        result.set_item("coefficients", PyArray1::from_vec(py, found.coefficients))?;
-        result.set_item("squashed", PyArray1::from_vec(py, found.squashed))?;
+        result.set_item("value", fit.value)?;
+        result.set_item("worst", fit.worst)?;
+        result.set_item("left_out", PyArray1::from_vec(py, fit.left_out.values))?;
+        result.set_item("sizes", PyArray1::from_vec(py, fit.left_out.sizes))?;
+        result.set_item("n_tasks", fit.n_tasks)?;
+        result.set_item("n_pairs", fit.n_pairs)?;
+        result.set_item("pairs", array(py, [fit.overlap.len(), 2], fit.pairs)?)?;
+        result.set_item("overlap", PyArray1::from_vec(py, fit.overlap))?;
+        result.set_item("coefficients", PyArray1::from_vec(py, fit.coefficients))?;
+        result.set_item("squashed", PyArray1::from_vec(py, fit.squashed))?;
         Ok(result)
     }
 }

@@ -21,9 +21,9 @@ pub fn match_boxes<'py>(
 ) -> PyResult<Bound<'py, PyArray1<u32>>> {
     let [_, dims] = shape("boxes", &boxes, [None, None])?;
     let numbers = slice("boxes", &boxes)?;
-    let drawn =
+    let input =
         Drawn { tasks: Tasks(slice("offsets", &offsets)?), workers: slice("workers", &workers)?, numbers, dims };
-    Ok(PyArray1::from_vec(py, work(py, None, |control| boxes::match_boxes(&drawn, least, radius, control))?))
+    Ok(PyArray1::from_vec(py, work(py, None, |control| boxes::match_boxes(&input, least, radius, control))?))
 }
 
 /// For each point the distances to the nearest of another worker in its task, and to the nearest of the same.
@@ -37,8 +37,8 @@ pub fn nearest_points<'py>(
 ) -> PyResult<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)> {
     let [_, dims] = shape("points", &points, [None, Some(2)])?;
     let numbers = slice("points", &points)?;
-    let drawn =
+    let input =
         Drawn { tasks: Tasks(slice("offsets", &offsets)?), workers: slice("workers", &workers)?, numbers, dims };
-    let (others, own) = work(py, None, |control| boxes::nearest_points(&drawn, control))?;
+    let (others, own) = work(py, None, |control| boxes::nearest_points(&input, control))?;
     Ok((PyArray1::from_vec(py, others), PyArray1::from_vec(py, own)))
 }

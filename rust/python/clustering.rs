@@ -56,12 +56,12 @@ impl Table {
         let options = MembershipOptions { start: slice("start", &start)?, n_clusters, prior, max_iter, tol };
         let fit =
             work(py, progress.as_ref(), |control| clustering::membership_fit(&self.0, &pairs, &options, control))?;
-        let found = Found::new(py).array("memberships", [n_items, n_clusters], fit.memberships)?.array(
+        let output = Found::new(py).array("memberships", [n_items, n_clusters], fit.memberships)?.array(
             "counts",
             [self.0.n_workers(), 2, 2],
             fit.counts,
         )?;
-        Ok(found.course(fit.history, fit.n_iter, fit.converged)?.dict())
+        Ok(output.course(fit.history, fit.n_iter, fit.converged)?.dict())
     }
 }
 
@@ -81,10 +81,10 @@ pub fn cluster_search<'py>(
     let start = slice("start", &start)?;
     let pairs = Pairs { left: slice("left", &left)?, right: slice("right", &right)?, n_items: start.len() };
     let evidence = slice("evidence", &evidence)?;
-    let found =
+    let result =
         work(py, None, |control| clustering::cluster_search(&pairs, evidence, start, concentration, seed, control))?;
-    let dict = Found::new(py).list("clusters", found.clusters)?.with("n_clusters", found.n_clusters)?;
-    Ok(dict.with("objective", found.objective)?.dict())
+    let dict = Found::new(py).list("clusters", result.clusters)?.with("n_clusters", result.n_clusters)?;
+    Ok(dict.with("objective", result.objective)?.dict())
 }
 
 /// How probable each cluster near an item is, given the clusters of all others: `offsets`, `clusters` and `shares`.
@@ -100,7 +100,7 @@ pub fn cluster_shares<'py>(
     let clusters = slice("clusters", &clusters)?;
     let pairs = Pairs { left: slice("left", &left)?, right: slice("right", &right)?, n_items: clusters.len() };
     let evidence = slice("evidence", &evidence)?;
-    let found = work(py, None, |control| clustering::cluster_shares(&pairs, evidence, clusters, control))?;
-    let dict = Found::new(py).list("offsets", found.offsets)?.list("clusters", found.clusters)?;
-    Ok(dict.list("shares", found.shares)?.dict())
+    let result = work(py, None, |control| clustering::cluster_shares(&pairs, evidence, clusters, control))?;
+    let dict = Found::new(py).list("offsets", result.offsets)?.list("clusters", result.clusters)?;
+    Ok(dict.list("shares", result.shares)?.dict())
 }

@@ -50,9 +50,9 @@ pub fn projection_fit<'py>(
     let [n, options] = shape("probabilities", &probabilities, [None, None])?;
     let (bounds, method) = (checked(&lower, &upper)?, choose("method", method, &METHODS)?);
     let job = |rows: &Rows, control: &Control| defer::project(rows, &bounds, method, control);
-    let found = with_rows(py, &probabilities, weights.as_ref(), 0, progress.as_ref(), job)?;
-    let result = dictionary(py, found.found)?;
-    result.set_item("probabilities", array(py, [n, options], found.values)?)?;
+    let solution = with_rows(py, &probabilities, weights.as_ref(), 0, progress.as_ref(), job)?;
+    let result = dictionary(py, solution.found)?;
+    result.set_item("probabilities", array(py, [n, options], solution.values)?)?;
     Ok(result)
 }
 
@@ -70,8 +70,8 @@ pub fn projection_solve<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let (bounds, method) = (checked(&lower, &upper)?, choose("method", method, &METHODS)?);
     let mut rows = Called { sums, reach, raised: None };
-    let found = defer::solve(&bounds, &bounds.start(), method, &mut rows);
-    match (rows.raised, found) {
+    let result = defer::solve(&bounds, &bounds.start(), method, &mut rows);
+    match (rows.raised, result) {
         (Some(error), _) => Err(error),
         (None, found) => dictionary(py, found?),
     }
@@ -96,8 +96,8 @@ impl Called<'_> {
 impl Evaluate for Called<'_> {
     fn sums(&mut self, tilt: &[f64], second: bool) -> crate::Result<Sums> {
         let call = || {
-            let given = self.sums.call1((PyArray1::from_slice(self.sums.py(), tilt), second))?;
-            let (weight, log, shares, second): (f64, f64, Floats<'_>, Floats<'_>) = given.extract()?;
+            let answer = self.sums.call1((PyArray1::from_slice(self.sums.py(), tilt), second))?;
+            let (weight, log, shares, second): (f64, f64, Floats<'_>, Floats<'_>) = answer.extract()?;
             Ok(Sums {
                 weight,
                 log,
@@ -105,18 +105,18 @@ impl Evaluate for Called<'_> {
                 second: slice("second", &second)?.to_vec(),
             })
         };
-        let found = call();
-        self.keep(found)
+        let result = call();
+        self.keep(result)
     }
 
     fn reach(&mut self, order: &[u32]) -> crate::Result<Vec<f64>> {
         let call = || {
-            let given = self.reach.call1((PyArray1::from_slice(self.reach.py(), order),))?;
-            let weights: Floats<'_> = given.extract()?;
+            let answer = self.reach.call1((PyArray1::from_slice(self.reach.py(), order),))?;
+            let weights: Floats<'_> = answer.extract()?;
             Ok(slice("reach", &weights)?.to_vec())
         };
-        let found = call();
-        self.keep(found)
+        let result = call();
+        self.keep(result)
     }
 }
 
@@ -163,10 +163,10 @@ pub fn projection_apply<'py>(
     probabilities: Floats<'py>,
     tilt: Floats<'py>,
 ) -> PyResult<Bound<'py, PyArray2<f64>>> {
-    let wanted = shape("probabilities", &probabilities, [None, None])?;
+    let expected = shape("probabilities", &probabilities, [None, None])?;
     let tilt = slice("tilt", &tilt)?;
     let job = |rows: &Rows, control: &Control| defer::apply(rows, tilt, control);
-    array(py, wanted, with_rows(py, &probabilities, None, 0, None, job)?)
+    array(py, expected, with_rows(py, &probabilities, None, 0, None, job)?)
 }
 
 /// Assigns cases (rows × options) to options within capacities: the options, and offsets that make them the best.
@@ -181,8 +181,8 @@ pub fn assign<'py>(
     let [n, options] = shape("scores", &scores, [None, None])?;
     let capacities = Capacities::new(slice("lower", &lower)?, slice("upper", &upper)?, n)?;
     let scores = slice("scores", &scores)?;
-    let found = work(py, None, |control| defer::assign(scores, options, &capacities, control))?;
-    Ok((PyArray1::from_vec(py, found.option), PyArray1::from_vec(py, found.offsets)))
+    let result = work(py, None, |control| defer::assign(scores, options, &capacities, control))?;
+    Ok((PyArray1::from_vec(py, result.option), PyArray1::from_vec(py, result.offsets)))
 }
 
 fn checked(lower: &Floats<'_>, upper: &Floats<'_>) -> PyResult<Bounds> {

@@ -56,7 +56,7 @@ impl OneMask<'_> {
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)]
 pub fn mask_runs<'py>(py: Python<'py>, pixels: Pixels<'py>) -> PyResult<Lists<'py>> {
-    let found = match &pixels {
+    let result = match &pixels {
         Pixels::Bytes(pixels) => {
             let pixels = slice("pixels", pixels)?;
             pass(py, pixels.len() / PIXELS_A_ROW, |_| masks::mask_runs(pixels))?
@@ -66,33 +66,33 @@ pub fn mask_runs<'py>(py: Python<'py>, pixels: Pixels<'py>) -> PyResult<Lists<'p
             pass(py, pixels.len() / PIXELS_A_ROW, |_| masks::mask_runs(pixels))?
         }
     };
-    Ok(lists(py, found))
+    Ok(lists(py, result))
 }
 
 /// The pixels that runs stand for.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)]
 pub fn mask_pixels<'py>(py: Python<'py>, runs: OneMask<'py>, size: usize) -> PyResult<Bound<'py, PyArray1<u16>>> {
-    let given = runs.given()?;
-    let found = pass(py, size / PIXELS_A_ROW, |_| masks::mask_pixels::<u16>(given, size))?;
-    Ok(PyArray1::from_vec(py, found))
+    let input = runs.given()?;
+    let result = pass(py, size / PIXELS_A_ROW, |_| masks::mask_pixels::<u16>(input, size))?;
+    Ok(PyArray1::from_vec(py, result))
 }
 
 /// The same of masks with no class but background and one more, as bytes that are 0 or 1.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)]
 pub fn mask_bytes<'py>(py: Python<'py>, runs: OneMask<'py>, size: usize) -> PyResult<Bound<'py, PyArray1<u8>>> {
-    let given = runs.given()?;
-    let found = pass(py, size / PIXELS_A_ROW, |_| masks::mask_pixels::<u8>(given, size))?;
-    Ok(PyArray1::from_vec(py, found))
+    let input = runs.given()?;
+    let result = pass(py, size / PIXELS_A_ROW, |_| masks::mask_pixels::<u8>(input, size))?;
+    Ok(PyArray1::from_vec(py, result))
 }
 
 /// Run-lengths of COCO, and their classes.
 #[pyfunction]
 #[allow(clippy::needless_pass_by_value)]
 pub fn coco_lengths<'py>(py: Python<'py>, runs: OneMask<'py>, size: Vec<i64>) -> PyResult<Lengths<'py>> {
-    let given = runs.given()?;
-    let (lengths, values) = work(py, None, |_| masks::coco_lengths(given, &size))?;
+    let input = runs.given()?;
+    let (lengths, values) = work(py, None, |_| masks::coco_lengths(input, &size))?;
     Ok((PyArray1::from_vec(py, lengths), PyArray1::from_vec(py, values)))
 }
 
@@ -112,8 +112,8 @@ pub fn coco_runs<'py>(
 /// The lengths in COCO's short text.
 #[pyfunction]
 pub fn coco_counts<'py>(py: Python<'py>, text: &[u8]) -> PyResult<Bound<'py, PyArray1<i64>>> {
-    let found = pass(py, text.len(), |_| masks::coco_counts(text))?;
-    Ok(PyArray1::from_vec(py, found))
+    let result = pass(py, text.len(), |_| masks::coco_counts(text))?;
+    Ok(PyArray1::from_vec(py, result))
 }
 
 /// Runs of the pixels within polygons.
@@ -182,15 +182,15 @@ impl Runs<'_> {
 #[allow(clippy::needless_pass_by_value)]
 pub fn mask_columns<'py>(py: Python<'py>, runs: Runs<'py>) -> PyResult<Bound<'py, PyDict>> {
     let drawings = runs.drawings()?;
-    let found = work(py, None, |control| masks::mask_columns(&drawings, control))?;
-    let made = Found::new(py)
-        .list("stretch_starts", found.stretch_starts)?
-        .list("ends", found.ends)?
-        .list("columns", found.columns)?
-        .list("column_starts", found.column_starts)?
-        .list("pixels", found.pixels)?
-        .list("said", found.said)?;
-    Ok(made.dict())
+    let result = work(py, None, |control| masks::mask_columns(&drawings, control))?;
+    let output = Found::new(py)
+        .list("stretch_starts", result.stretch_starts)?
+        .list("ends", result.ends)?
+        .list("columns", result.columns)?
+        .list("column_starts", result.column_starts)?
+        .list("pixels", result.pixels)?
+        .list("said", result.said)?;
+    Ok(output.dict())
 }
 
 /// What distances from outlines indicate about the masks of each image; see `mask_columns` for the runs.
@@ -199,16 +199,16 @@ pub fn mask_columns<'py>(py: Python<'py>, runs: Runs<'py>) -> PyResult<Bound<'py
 #[allow(clippy::needless_pass_by_value)]
 pub fn shape_likeness<'py>(py: Python<'py>, runs: Runs<'py>, most: f64) -> PyResult<Bound<'py, PyDict>> {
     let drawings = runs.drawings()?;
-    let found = work(py, None, |control| masks::shape_likeness(&drawings, most, control))?;
-    let made = Found::new(py)
-        .list("means", found.means)?
-        .list("products", found.products)?
-        .list("spread", found.spread)?
-        .list("middle", found.middle)?
-        .list("thickness", found.thickness)?
-        .list("disputed", found.disputed)?
-        .list("marked", found.marked)?;
-    Ok(made.dict())
+    let result = work(py, None, |control| masks::shape_likeness(&drawings, most, control))?;
+    let output = Found::new(py)
+        .list("means", result.means)?
+        .list("products", result.products)?
+        .list("spread", result.spread)?
+        .list("middle", result.middle)?
+        .list("thickness", result.thickness)?
+        .list("disputed", result.disputed)?
+        .list("marked", result.marked)?;
+    Ok(output.dict())
 }
 
 /// Masks put together by shares, less biases, of distances from outlines; see `mask_columns` for the runs.
@@ -225,8 +225,8 @@ pub fn shape_masks<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let drawings = runs.drawings()?;
     let pull = Pull { share: slice("share", &share)?, bias: slice("bias", &bias)?, doubt: slice("doubt", &doubt)? };
-    let found = work(py, None, |control| masks::shape_masks(&drawings, most, &pull, control))?;
-    Ok(with_masks(Found::new(py), found)?.dict())
+    let result = work(py, None, |control| masks::shape_masks(&drawings, most, &pull, control))?;
+    Ok(with_masks(Found::new(py), result)?.dict())
 }
 
 /// Masks of the classes that most workers gave; see `mask_columns` for the runs.
@@ -238,8 +238,8 @@ pub fn mask_vote<'py>(
     weights: PyReadonlyArrayDyn<'py, f64>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let (drawings, weights) = (runs.drawings()?, slice("weights", &weights)?);
-    let (found, disputed) = work(py, None, |control| masks::mask_vote(&drawings, weights, control))?;
-    Ok(with_masks(Found::new(py), found)?.list("disputed", disputed)?.dict())
+    let (result, disputed) = work(py, None, |control| masks::mask_vote(&drawings, weights, control))?;
+    Ok(with_masks(Found::new(py), result)?.list("disputed", disputed)?.dict())
 }
 
 /// Masks by workers whose recall of each class is learned; see `mask_columns` for the runs.
@@ -266,14 +266,14 @@ pub fn staple<'py>(
     let hands =
         Hands { workers: slice("workers", &workers)?, weights: slice("weights", &weights)?, n_workers, n_classes };
     let options = StapleOptions { asymmetry, strength, max_iter, tol, chances };
-    let found = work(py, progress.as_ref(), |control| masks::staple(&drawings, hands, options, control))?;
-    let columns = found.chances.len() / n_classes.max(1);
-    let made = with_masks(Found::new(py), found.found)?
-        .array("recall", [n_workers, n_classes], found.recall)?
-        .list("accuracy", found.accuracy)?
-        .list("disputed", found.disputed)?
-        .array("chances", [columns, n_classes], found.chances)?
-        .with("n_iter", found.n_iter)?
-        .with("converged", found.converged)?;
-    Ok(made.dict())
+    let result = work(py, progress.as_ref(), |control| masks::staple(&drawings, hands, options, control))?;
+    let columns = result.chances.len() / n_classes.max(1);
+    let output = with_masks(Found::new(py), result.found)?
+        .array("recall", [n_workers, n_classes], result.recall)?
+        .list("accuracy", result.accuracy)?
+        .list("disputed", result.disputed)?
+        .array("chances", [columns, n_classes], result.chances)?
+        .with("n_iter", result.n_iter)?
+        .with("converged", result.converged)?;
+    Ok(output.dict())
 }

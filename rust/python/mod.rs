@@ -63,8 +63,8 @@ fn work<T: Send>(
     progress: Option<&Py<PyAny>>,
     job: impl FnOnce(&Control) -> crate::Result<T> + Send,
 ) -> PyResult<T> {
-    let nobody = &mut |_: Python<'_>, question: Infallible| match question {};
-    work_asking(py, progress, nobody, |control, _: &Line<Infallible, Infallible>| job(control))
+    let no_questions = &mut |_: Python<'_>, question: Infallible| match question {};
+    work_asking(py, progress, no_questions, |control, _: &Line<Infallible, Infallible>| job(control))
 }
 
 /// Rows that a pass is through with sooner than another thread would begin.
@@ -222,9 +222,9 @@ fn shape<const N: usize, T: Element>(
 ) -> PyResult<[usize; N]> {
     let got: Option<[usize; N]> = array.shape().try_into().ok();
     got.filter(|got| got.iter().zip(wanted).all(|(n, wanted)| wanted.is_none_or(|w| w == *n))).ok_or_else(|| {
-        let wanted: Vec<String> = wanted.iter().map(|n| n.map_or("any".to_owned(), |n| n.to_string())).collect();
-        let wanted = wanted.join(", ");
-        PyValueError::new_err(format!("{name} must be of shape ({wanted}), not {:?}", array.shape()))
+        let sizes: Vec<String> = wanted.iter().map(|n| n.map_or("any".to_owned(), |n| n.to_string())).collect();
+        let expected = sizes.join(", ");
+        PyValueError::new_err(format!("{name} must be of shape ({expected}), not {:?}", array.shape()))
     })
 }
 
@@ -271,20 +271,20 @@ impl<'py> Found<'py> {
 
     /// What every fit of Dawid–Skene has.
     fn fit(py: Python<'py>, table: &table::Table, fit: Fit) -> PyResult<Self> {
-        let found = Self::new(py)
+        let output = Self::new(py)
             .array("posterior", table.rows(), fit.posterior)?
             .array("confusion", table.blocks(), fit.confusion)?
             .list("prior", fit.prior)?;
-        found.course(fit.history, fit.n_iter, fit.converged)
+        output.course(fit.history, fit.n_iter, fit.converged)
     }
 
     /// What every loop of Dawid–Skene has that knows no table.
     fn solution(py: Python<'py>, sizes: Sizes, solution: Solution) -> PyResult<Self> {
         let Sizes { n_workers, shape } = sizes;
-        let found = Self::new(py)
+        let output = Self::new(py)
             .array("confusion", [n_workers, shape.classes, shape.labels], solution.confusion)?
             .list("prior", solution.prior)?;
-        found.course(solution.course.history, solution.course.n_iter, solution.course.converged)
+        output.course(solution.course.history, solution.course.n_iter, solution.course.converged)
     }
 
     fn dict(self) -> Bound<'py, PyDict> {

@@ -62,26 +62,26 @@ pub fn relevance_fit<'py>(
     let fit = work(py, progress.as_ref(), |control| multilabel::relevance_fit(&design, start, max_iter, tol, control))?;
     let [hits, alarms] = fit.rates;
     let n_patterns = fit.patterns.shares.len();
-    let found = Found::new(py)
+    let output = Found::new(py)
         .list("posterior", fit.posterior)?
         .with("patterns", array(py, [n_patterns, fit.prior.len()], fit.patterns.rates)?)?
         .list("pattern_shares", fit.patterns.shares)?
         .list("prior", fit.prior)?
         .with("hits", rates(py, hits)?)?
         .with("alarms", rates(py, alarms)?)?;
-    Ok(found.course(vec![], fit.n_iter, fit.converged)?.dict())
+    Ok(output.course(vec![], fit.n_iter, fit.converged)?.dict())
 }
 
 fn rates(py: Python<'_>, found: Rates) -> PyResult<Bound<'_, PyDict>> {
     let Rates { rates, centre, workers, labels, variances, strength } = found;
-    let made = Found::new(py)
+    let parameters = Found::new(py)
         .list("rates", rates)?
         .list("workers", workers)?
         .list("labels", labels)?
         .list("variances", variances.to_vec())?
         .with("centre", centre)?
         .with("strength", strength)?;
-    Ok(made.dict())
+    Ok(parameters.dict())
 }
 
 /// Probabilities of candidates under given rates of hits and false alarms, shares of patterns and of the labels in each.
@@ -99,6 +99,6 @@ pub fn relevance_posterior<'py>(
     let rates = [slice("hits", &hits)?, slice("alarms", &alarms)?];
     let patterns =
         Patterns { shares: slice("shares", &shares)?.to_vec(), rates: slice("patterns", &patterns)?.to_vec() };
-    let found = work(py, None, |control| multilabel::relevance_posterior(&design, rates, &patterns, control))?;
-    Ok(PyArray1::from_vec(py, found))
+    let result = work(py, None, |control| multilabel::relevance_posterior(&design, rates, &patterns, control))?;
+    Ok(PyArray1::from_vec(py, result))
 }

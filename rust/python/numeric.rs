@@ -63,8 +63,8 @@ impl Ratings {
     ) -> PyResult<Pair<'py>> {
         let view = View::new(&self.0, dim, unit, centre)?;
         let weights = worker_weights.as_ref().map(|weights| slice("worker_weights", weights)).transpose()?;
-        let found = pass(py, self.0.len(), |control| numeric::spread(&view, weights, control))?;
-        Ok((array(py, [self.0.n_tasks(), 4], found.tasks)?, array(py, [self.0.n_workers(), 3], found.workers)?))
+        let result = pass(py, self.0.len(), |control| numeric::spread(&view, weights, control))?;
+        Ok((array(py, [self.0.n_tasks(), 4], result.tasks)?, array(py, [self.0.n_workers(), 3], result.workers)?))
     }
 
     /// Trimmed means of the tasks; with a trim of one half, medians.

@@ -19,8 +19,8 @@ pub fn value_distances<'py>(
     let measure = choose("measure", measure, &[("absolute", Measure::Absolute), ("squared", Measure::Squared)])?;
     let [_, dims] = shape("values", &values, [None, None])?;
     let (tasks, values) = (Tasks(slice("offsets", &offsets)?), slice("values", &values)?);
-    let found = work(py, None, |control| objects::value_distances(tasks, values, dims, measure, control))?;
-    Ok(PyArray1::from_vec(py, found))
+    let result = work(py, None, |control| objects::value_distances(tasks, values, dims, measure, control))?;
+    Ok(PyArray1::from_vec(py, result))
 }
 
 /// Distances between words, answer i being `codes[starts[i]:starts[i + 1]]`, (answers × answers) for each task, on end.
@@ -42,8 +42,8 @@ pub fn word_distances<'py>(
     let measure = choose("measure", measure, &measures)?;
     let tasks = Tasks(slice("offsets", &offsets)?);
     let (starts, codes) = (slice("starts", &starts)?, slice("codes", &codes)?);
-    let found = work(py, None, |control| objects::word_distances(tasks, starts, codes, measure, control))?;
-    Ok(PyArray1::from_vec(py, found))
+    let result = work(py, None, |control| objects::word_distances(tasks, starts, codes, measure, control))?;
+    Ok(PyArray1::from_vec(py, result))
 }
 
 /// Answers and weights by turns: medoids by `distances` and `rank`, or means of `values`.
@@ -91,12 +91,12 @@ pub fn scheme_fit<'py>(
     };
     let fit = work(py, progress.as_ref(), |control| objects::scheme_fit(&scheme, control))?;
     let dims = if fit.rows.is_empty() { 0 } else { fit.means.len() / fit.rows.len() };
-    let found = Found::new(py)
+    let output = Found::new(py)
         .array("means", [fit.rows.len(), dims], fit.means)?
         .list("rows", fit.rows)?
         .list("tied", fit.tied)?
         .list("spread", fit.spread)?
         .list("weights", fit.weights)?
         .list("losses", fit.losses)?;
-    Ok(found.course(fit.history, fit.n_iter, fit.converged)?.dict())
+    Ok(output.course(fit.history, fit.n_iter, fit.converged)?.dict())
 }

@@ -157,14 +157,14 @@ impl Comparisons {
         };
         let fit = work(py, progress.as_ref(), |control| pairwise::bradley_terry_fit(&self.0, &options, control))?;
         let [slope_errors, bias_errors] = fit.worker_errors;
-        let found = Found::new(py)
+        let output = Found::new(py)
             .list("point", fit.found.point)?
             .list("slopes", fit.found.slopes)?
             .list("biases", fit.found.biases)?
             .list("slope_errors", slope_errors)?
             .list("bias_errors", bias_errors)?
             .list("spread", fit.spread.to_vec())?;
-        Ok(found.course(fit.history, fit.n_iter, fit.converged)?.dict())
+        Ok(output.course(fit.history, fit.n_iter, fit.converged)?.dict())
     }
 
     /// Variances of all scores: by the model, by clusters, and how far they may be off.
@@ -184,22 +184,22 @@ impl Comparisons {
         seed: u64,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<(Column<'py, f64>, Column<'py, f64>, [f64; 2])> {
-        let known = [("workers", Clusters::Workers), ("comparisons", Clusters::Comparisons)];
+        let clusters_by_name = [("workers", Clusters::Workers), ("comparisons", Clusters::Comparisons)];
         let options = ErrorOptions {
             ties: ties_of(ties)?,
             left_bias,
             prior,
-            clusters: choose("clusters", clusters, &known)?,
+            clusters: choose("clusters", clusters, &clusters_by_name)?,
             n_probes,
             seed,
         };
-        let found = Parameters {
+        let result = Parameters {
             point: copied(slice("point", &point)?)?,
             slopes: copied(slice("slopes", &slopes)?)?,
             biases: copied(slice("biases", &biases)?)?,
         };
         let errors =
-            work(py, progress.as_ref(), |control| pairwise::bradley_terry_errors(&self.0, &found, &options, control))?;
+            work(py, progress.as_ref(), |control| pairwise::bradley_terry_errors(&self.0, &result, &options, control))?;
         Ok((PyArray1::from_vec(py, errors.model), PyArray1::from_vec(py, errors.sandwich), errors.inexact))
     }
 
@@ -218,8 +218,8 @@ impl Comparisons {
     ) -> PyResult<Bound<'py, PyDict>> {
         let options = CrowdOptions { link, reports: [hits, misses], max_iter, tol };
         let fit = work(py, progress.as_ref(), |control| pairwise::crowd_bt_fit(&self.0, &options, control))?;
-        let found = Found::new(py).list("scores", fit.scores)?.list("reliability", fit.reliability)?;
-        Ok(found.course(fit.history, fit.n_iter, fit.converged)?.dict())
+        let output = Found::new(py).list("scores", fit.scores)?.list("reliability", fit.reliability)?;
+        Ok(output.course(fit.history, fit.n_iter, fit.converged)?.dict())
     }
 
     /// Logarithms of visits of the walk that leaves losers.
@@ -339,13 +339,13 @@ impl Rankings {
         let options = LuceOptions { slopes, prior, spread, errors, by_worker, max_iter, tol };
         let fit = work(py, progress.as_ref(), |control| pairwise::plackett_luce_fit(&self.0, &options, control))?;
         let [model, sandwich] = fit.variances;
-        let found = Found::new(py)
+        let output = Found::new(py)
             .list("scores", fit.scores)?
             .list("slopes", fit.slopes)?
             .list("slope_errors", fit.slope_errors)?
             .list("model", model)?
             .list("sandwich", sandwich)?
             .with("spread", fit.spread)?;
-        Ok(found.course(fit.history, fit.n_iter, fit.converged)?.dict())
+        Ok(output.course(fit.history, fit.n_iter, fit.converged)?.dict())
     }
 }

@@ -69,13 +69,13 @@ pub fn sequence_fit<'py>(
     let fit = work(py, progress.as_ref(), |control| sequences::fit::fit(&design, start, &options, control))?;
     let (m, k, c) = (design.n_workers, design.n_tags, design.n_contexts);
     let n_iter = fit.history.len();
-    let found = Found::new(py)
+    let output = Found::new(py)
         .array("concentration", [m, c, k, k], fit.concentration)?
         .array("logs", [m, c, k, k], fit.logs)?
         .array("steps", [k + 1, k], fit.steps)?
         .array("log_steps", [k + 1, k], fit.log_steps)?
         .list("prior", fit.prior)?;
-    Ok(found.course(fit.history, n_iter, fit.converged)?.dict())
+    Ok(output.course(fit.history, n_iter, fit.converged)?.dict())
 }
 
 /// Evidence of annotations by workers whose logarithms of probabilities are given.
@@ -88,8 +88,8 @@ pub fn sequence_evidence<'py>(
 ) -> PyResult<Bound<'py, PyArrayDyn<f64>>> {
     let design = readings.design()?;
     let logs = slice("logs", &logs)?;
-    let found = work(py, None, |control| design.evidence(logs, control))?;
-    array(py, vec![design.n_tokens(), design.n_tags], found)
+    let result = work(py, None, |control| design.evidence(logs, control))?;
+    array(py, vec![design.n_tokens(), design.n_tags], result)
 }
 
 /// Tags and segments of sequences under evidence and logarithms of steps; with `codes`, segments of those tags.
@@ -106,19 +106,19 @@ pub fn sequence_decode<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let codes = codes.as_ref().map(|codes| slice("codes", codes)).transpose()?;
     let (starts, evidence, steps) = (slice("starts", &starts)?, slice("evidence", &evidence)?, slice("steps", &steps)?);
-    let found = work(py, None, |control| sequences::decode::decode(starts, evidence, steps, spans, codes, control))?;
-    let n = found.codes.len();
-    let k = found.posterior.len().checked_div(n).unwrap_or(0);
-    let [first, last] = found.segments.ends;
-    let [exact, start, end] = found.segments.probabilities;
-    let made = Found::new(py)
-        .array("posterior", [n, k], found.posterior)?
-        .list("codes", found.codes)?
+    let result = work(py, None, |control| sequences::decode::decode(starts, evidence, steps, spans, codes, control))?;
+    let n = result.codes.len();
+    let k = result.posterior.len().checked_div(n).unwrap_or(0);
+    let [first, last] = result.segments.ends;
+    let [exact, start, end] = result.segments.probabilities;
+    let spans_output = Found::new(py)
+        .array("posterior", [n, k], result.posterior)?
+        .list("codes", result.codes)?
         .list("starts", first)?
         .list("ends", last)?
-        .list("types", found.segments.types)?
+        .list("types", result.segments.types)?
         .list("probability", exact)?
         .list("start_probability", start)?
         .list("end_probability", end)?;
-    Ok(made.dict())
+    Ok(spans_output.dict())
 }

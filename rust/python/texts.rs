@@ -18,15 +18,15 @@ pub fn align_texts<'py>(
     tokens: PyReadonlyArrayDyn<'py, u32>,
     counts: PyReadonlyArrayDyn<'py, u32>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let given = Texts {
+    let input = Texts {
         tasks: Tasks(slice("offsets", &offsets)?),
         starts: Tasks(slice("starts", &starts)?),
         tokens: slice("tokens", &tokens)?,
         counts: slice("counts", &counts)?,
     };
-    let found = work(py, None, |control| texts::align_texts(&given, control))?;
-    let made = Found::new(py).list("slots", found.slots)?.list("n_slots", found.n_slots)?;
-    Ok(made.list("costs", found.costs)?.dict())
+    let result = work(py, None, |control| texts::align_texts(&input, control))?;
+    let output = Found::new(py).list("slots", result.slots)?.list("n_slots", result.n_slots)?;
+    Ok(output.list("costs", result.costs)?.dict())
 }
 
 /// Least numbers of edits between the texts of two lists, pair by pair.
@@ -41,6 +41,6 @@ pub fn edit_counts<'py>(
 ) -> PyResult<Bound<'py, PyArray1<u32>>> {
     let one = (Tasks(slice("starts", &starts)?), slice("tokens", &tokens)?);
     let other = (Tasks(slice("other_starts", &other_starts)?), slice("other_tokens", &other_tokens)?);
-    let found = work(py, None, |control| texts::edit_counts(one, other, control))?;
-    Ok(PyArray1::from_vec(py, found))
+    let result = work(py, None, |control| texts::edit_counts(one, other, control))?;
+    Ok(PyArray1::from_vec(py, result))
 }

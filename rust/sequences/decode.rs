@@ -163,12 +163,12 @@ fn segment(chain: &Chain, steps: &Steps, here: Range<usize>, [tag, more]: [usize
     let (first, last) = (here.start, here.end - 1);
     // What precedes a run of a class is another class; what precedes a span, whose first tag is its own, may be
     // anything.
-    let begun = chain.reaches(steps, first, tag, |from| spans || from != tag);
+    let starts = chain.reaches(steps, first, tag, |from| spans || from != tag);
     let go_on = |from: usize, t: usize| chain.goes_on(steps, t, from, more);
     let inside: f64 = here.clone().skip(1).map(|t| go_on(if t == first + 1 { tag } else { more }, t)).product();
     let ends = |tag: usize| chain.leaves(steps, last, tag, |next| next != more);
-    let exact = begun * inside * ends(if here.len() == 1 { tag } else { more });
-    let start = begun * chain.backward[first * steps.k + tag];
+    let exact = starts * inside * ends(if here.len() == 1 { tag } else { more });
+    let start = starts * chain.backward[first * steps.k + tag];
     let at_end = |tag: usize| chain.forward[last * steps.k + tag] * ends(tag);
     let end = if spans { at_end(tag) + at_end(more) } else { at_end(tag) };
     [exact, start, end]

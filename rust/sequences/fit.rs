@@ -164,16 +164,16 @@ fn judge(
         for context in 0..design.n_contexts {
             for truth in 0..k {
                 let cell = |said: usize| (context * k + said) * k + truth;
-                for said in 0..k {
-                    (n[said], a[said]) = (counts[cell(said)], prior.at(cell(said)));
+                for answer in 0..k {
+                    (n[answer], a[answer]) = (counts[cell(answer)], prior.at(cell(answer)));
                 }
                 // A row that nothing can be observed in is never looked at.
                 if a.iter().all(|a| *a <= 0.0) {
                     continue;
                 }
                 total += row(&n, &a, variational, &mut out);
-                for said in 0..k {
-                    logs[cell(said)] = out[said].max(NEVER);
+                for answer in 0..k {
+                    logs[cell(answer)] = out[answer].max(NEVER);
                 }
             }
         }

@@ -68,7 +68,7 @@ impl Design<'_> {
         if sound && counted() {
             Ok(())
         } else {
-            Err(Error::invalid("readings and tags of sequences do not fit together"))
+            Err(Error::invalid("annotations and tags of sequences do not fit together"))
         }
     }
 
@@ -97,9 +97,9 @@ impl Design<'_> {
 
     /// Chunks of sequences, each of which may have a table of all workers.
     pub(crate) fn chunks(&self) -> Result<Vec<Chunk>> {
-        let wanted = chunks_with_tables(self.tags.len(), self.n_workers * self.cells());
-        let most = self.tags.len().div_ceil(wanted).max(1);
-        let mut chunks = with_room(wanted + 1)?;
+        let n_chunks = chunks_with_tables(self.tags.len(), self.n_workers * self.cells());
+        let most = self.tags.len().div_ceil(n_chunks).max(1);
+        let mut chunks = with_room(n_chunks + 1)?;
         let (mut first, mut first_tag, mut tag) = (0, 0, 0);
         for sequence in 0..self.n_sequences() {
             tag += self.n_readings(sequence) * self.tokens(sequence).len();

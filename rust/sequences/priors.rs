@@ -60,15 +60,15 @@ impl Prior<'_> {
         for context in 0..counts.len() / width {
             for truth in 0..k {
                 let cell = |said: usize| context * width + said * k + truth;
-                let total: f64 = (0..k).map(|said| counts[cell(said)]).sum();
+                let total: f64 = (0..k).map(|answer| counts[cell(answer)]).sum();
                 if total <= 0.0 {
                     continue;
                 }
-                let strength: f64 = (0..k).map(|said| self.at(cell(said))).sum();
+                let strength: f64 = (0..k).map(|answer| self.at(cell(answer))).sum();
                 let cost = digamma(total + strength) - digamma(strength);
-                for said in 0..k {
-                    let Ok(kind) = usize::try_from(self.cells[cell(said)]) else { continue };
-                    let (n, a) = (counts[cell(said)], self.now[kind]);
+                for answer in 0..k {
+                    let Ok(kind) = usize::try_from(self.cells[cell(answer)]) else { continue };
+                    let (n, a) = (counts[cell(answer)], self.now[kind]);
                     if n > 0.0 {
                         sums[kind] += digamma(n + a) - digamma(a);
                     }

@@ -39,8 +39,8 @@ fn chains_agree_with_all_of_them() {
         let total: f64 = weights.iter().sum();
         let walk = Steps::of(K, &logs);
         let mut chain = Chain::default();
-        let found = chain.sweep(&evidence, &walk).unwrap();
-        assert!((found - total.ln()).abs() < 1e-10);
+        let result = chain.sweep(&evidence, &walk).unwrap();
+        assert!((result - total.ln()).abs() < 1e-10);
         let mut posterior = vec![0.0; n * K];
         chain.write_posterior(K, &mut posterior);
         let mut counts = [0.0; (K + 1) * K];
@@ -67,12 +67,12 @@ fn chains_agree_with_all_of_them() {
 fn extreme_evidence_stays_finite() {
     let evidence: Vec<f64> = (0..30 * K).map(|i| if i.is_multiple_of(4) { -1e300 } else { 1e5 * unit(i) }).collect();
     let starts = [0, 10, 10, 30];
-    let found = decode(&starts, &evidence, &steps(), true, None, &Control::default()).unwrap();
-    assert!(found.posterior.iter().all(|q| (0.0..=1.0 + 1e-9).contains(q)));
-    assert!(found.segments.probabilities.iter().flatten().all(|p| (0.0..=1.0).contains(p)));
+    let result = decode(&starts, &evidence, &steps(), true, None, &Control::default()).unwrap();
+    assert!(result.posterior.iter().all(|q| (0.0..=1.0 + 1e-9).contains(q)));
+    assert!(result.segments.probabilities.iter().flatten().all(|p| (0.0..=1.0).contains(p)));
     // Nothing goes on with a span that was not begun.
-    for (i, tag) in found.codes.iter().enumerate() {
-        assert!(*tag != 2 || (!starts.contains(&(i as u32)) && found.codes[i - 1] > 0));
+    for (i, tag) in result.codes.iter().enumerate() {
+        assert!(*tag != 2 || (!starts.contains(&(i as u32)) && result.codes[i - 1] > 0));
     }
 }
 

@@ -186,11 +186,11 @@ impl Search<'_> {
     /// The next answer that a worker bears and can hand on to a worker one step further, and the worker that takes it.
     fn onward(&mut self, worker: u32, farthest: u32) -> Option<(u32, u32)> {
         let distance = self.distance[worker as usize];
-        let given = self.contested.given(worker);
+        let assigned = self.contested.given(worker);
         if distance >= farthest {
             return None;
         }
-        while let Some(&answer) = given.get(self.next_answer[worker as usize] as usize) {
+        while let Some(&answer) = assigned.get(self.next_answer[worker as usize] as usize) {
             if self.bearer[answer as usize] == worker {
                 let givers = self.contested.givers(answer);
                 while let Some(&other) = givers.get(self.next_giver[answer as usize] as usize) {

@@ -39,10 +39,10 @@ fn texts(column: &TextColumn) -> Vec<String> {
 
 /// Whether codes are numbered in order of appearance, and each is a text of its own.
 fn is_in_order(column: &TextColumn) -> bool {
-    let mut seen = 0;
+    let mut n_records = 0;
     let counted = column.codes.iter().all(|&code| {
-        seen += u32::from(code == seen);
-        code < seen
+        n_records += u32::from(code == n_records);
+        code < n_records
     });
     let distinct: std::collections::BTreeSet<String> = texts(column).into_iter().collect();
     counted && distinct.len() + 1 == column.offsets.len()
@@ -70,9 +70,9 @@ fn file() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn plain_files_are_read_in_any_blocks_and_parts(text in file(), block in 1_usize..200, n_parts in 1_usize..5) {
-        let wanted = [2, 0];
-        let columns = read(text.as_bytes(), &wanted, !HEADER, block, n_parts).unwrap();
-        prop_assert_eq!(columns.iter().map(texts).collect::<Vec<_>>(), by_lines(&text, &wanted));
+        let numbers = [2, 0];
+        let columns = read(text.as_bytes(), &numbers, !HEADER, block, n_parts).unwrap();
+        prop_assert_eq!(columns.iter().map(texts).collect::<Vec<_>>(), by_lines(&text, &numbers));
         prop_assert!(columns.iter().all(is_in_order));
     }
 

@@ -63,7 +63,7 @@ impl Links {
         };
         let mut payload = zeros(given.len())?;
         let in_order = log.tasks.is_sorted();
-        let kept = links.each_group(&mut payload, width, |group, offsets, width| {
+        let masks = links.each_group(&mut payload, width, |group, offsets, width| {
             if in_order {
                 copy_group(log, given, group);
             } else {
@@ -71,10 +71,10 @@ impl Links {
             }
             sort_group(repeats, offsets, group, width, control)
         })?;
-        match kept.into_iter().collect::<Option<Vec<_>>>() {
+        match masks.into_iter().collect::<Option<Vec<_>>>() {
             Some(kept) if kept.iter().flatten().any(|keep| !keep) => {
-                let kept = joined(&kept)?;
-                Ok((links.keep(&kept)?, marked(&payload, &kept, width)?))
+                let mask = joined(&kept)?;
+                Ok((links.keep(&mask)?, marked(&payload, &mask, width)?))
             }
             _ => Ok((links, payload)),
         }
@@ -214,7 +214,7 @@ fn groups<'a, P>(
     const MOST_GROUPS: usize = 32;
     let (n_codes, total) = (offsets.len() - 1, ids.len());
     let n_groups = total.div_ceil(ROWS_PER_GROUP).clamp(1, MOST_GROUPS);
-    let mut made = Vec::with_capacity(n_groups);
+    let mut list = Vec::with_capacity(n_groups);
     let mut first = 0;
     for g in 1..=n_groups {
         let goal = (total as u128 * g as u128 / n_groups as u128) as u32;
@@ -225,17 +225,17 @@ fn groups<'a, P>(
         let (these_weights, rest_weights) = weights.map(|w| w.split_at_mut(len)).unzip();
         (ids, payload, weights) = (rest_ids, rest_items, rest_weights);
         let codes = first..last;
-        made.push(Group { codes, base, ids: these_ids, payload: these_items, width, weights: these_weights });
+        list.push(Group { codes, base, ids: these_ids, payload: these_items, width, weights: these_weights });
         first = last;
     }
-    made
+    list
 }
 
 fn copy_group<P: Payload>(log: &Log<'_>, given: &[P::Given], group: &mut Group<'_, P>) {
     let range = group.base..group.base + group.ids.len();
     group.ids.copy_from_slice(&log.workers[range.clone()]);
-    let given = &given[range.start * group.width..range.end * group.width];
-    group.payload.iter_mut().zip(given).for_each(|(to, from)| *to = P::of(*from));
+    let values = &given[range.start * group.width..range.end * group.width];
+    group.payload.iter_mut().zip(values).for_each(|(to, from)| *to = P::of(*from));
     if let (Some(to), Some(from)) = (group.weights.as_deref_mut(), log.weights) {
         to.copy_from_slice(&from[range]);
     }
@@ -277,8 +277,8 @@ impl<P: Payload> Scratch<P> {
     fn new(group: &Group<'_, P>, offsets: &[u32]) -> Result<Self> {
         let bounds = &offsets[group.codes.start..=group.codes.end];
         let most = bounds.windows(2).map(|pair| (pair[1] - pair[0]) as usize).max().unwrap_or(0);
-        let weighed = if group.weights.is_some() { most } else { 0 };
-        Ok(Self { order: with_room(most)?, payload: with_room(most * group.width)?, weights: with_room(weighed)? })
+        let n_weights = if group.weights.is_some() { most } else { 0 };
+        Ok(Self { order: with_room(most)?, payload: with_room(most * group.width)?, weights: with_room(n_weights)? })
     }
 
     /// Takes the rows of a task, ordered by worker, then place.
@@ -299,11 +299,11 @@ impl<P: Payload> Scratch<P> {
     /// Orders rows of one worker by what they carry, then by weight.
     #[inline(always)]
     fn sort_repeats(&mut self, width: usize) {
-        let carried = |row: u64| &self.payload[place_of(row) * width..(place_of(row) + 1) * width];
+        let payload_of = |row: u64| &self.payload[place_of(row) * width..(place_of(row) + 1) * width];
         let weight = |row: u64| self.weights.get(place_of(row)).copied().unwrap_or_default();
         for rows in self.order.chunk_by_mut(|a, b| worker_of(*a) == worker_of(*b)).filter(|rows| rows.len() > 1) {
             rows.sort_unstable_by(|&a, &b| {
-                let pairs = carried(a).iter().zip(carried(b));
+                let pairs = payload_of(a).iter().zip(payload_of(b));
                 let order = pairs.map(|(x, y)| x.compare(y)).find(|order| order.is_ne());
                 order.unwrap_or_else(|| weight(a).total_cmp(&weight(b)))
             });
@@ -329,7 +329,7 @@ fn sort_group<P: Payload>(
     control: &Control,
 ) -> Result<Option<Vec<bool>>> {
     let mut scratch = Scratch::new(group, offsets)?;
-    let mut kept = (repeats != Repeats::Keep).then(|| filled(true, group.ids.len())).transpose()?;
+    let mut keep = (repeats != Repeats::Keep).then(|| filled(true, group.ids.len())).transpose()?;
     for task in group.codes.clone() {
         if task.is_multiple_of(ROWS_PER_CHECK) {
             control.check()?;
@@ -339,7 +339,7 @@ fn sort_group<P: Payload>(
             continue;
         }
         scratch.take(group, range.clone(), width);
-        if let Some(kept) = kept.as_mut() {
+        if let Some(kept) = keep.as_mut() {
             mark_repeats(repeats, &scratch.order, &mut kept[range.clone()]);
         } else {
             scratch.sort_repeats(width);
@@ -349,7 +349,7 @@ fn sort_group<P: Payload>(
             group.carry(to, &scratch.payload, place_of(row), width, |item| item);
         }
     }
-    Ok(kept)
+    Ok(keep)
 }
 
 /// Of each run of equal workers keeps the first or the last.

@@ -57,7 +57,7 @@ fn refused_each<T: Debug>(what: &str, job: impl Fn(&Control) -> Result<T> + Sync
     pool.install(|| {
         let run = |granted: usize| {
             GRANTED.set(granted);
-            let outcome = job(&Control::default()).map(|found| format!("{found:?}"));
+            let outcome = job(&Control::default()).map(|value| format!("{value:?}"));
             GRANTED.set(usize::MAX);
             outcome
         };
@@ -130,11 +130,11 @@ fn ratings_survive_a_refused_allocation() {
 #[test]
 fn encoding_survives_a_refused_allocation() {
     let far: Vec<i64> = (0..50).map(|i| (i % 11) << 40).collect();
-    assert_refused("near integers", |control| encode::integers(&[3, 1, 2, 3], control).map(|found| found.codes));
-    assert_refused("far integers", |control| encode::integers(&far, control).map(|found| found.codes));
+    assert_refused("near integers", |control| encode::integers(&[3, 1, 2, 3], control).map(|encoded| encoded.codes));
+    assert_refused("far integers", |control| encode::integers(&far, control).map(|encoded| encoded.codes));
     let (offsets, data) = ([0, 1, 3, 4, 5], b"7127\x38");
     let text = encode::Strings::new(&offsets, data).unwrap();
-    assert_refused("text", |control| encode::strings(&text, control).map(|found| found.codes));
+    assert_refused("text", |control| encode::strings(&text, control).map(|encoded| encoded.codes));
     let rows = b"a,b,c\nd,\"e\"\"\",f\nd,b,\"\"\"\"\n";
     assert_refused("CSV", |control| {
         let mut reader = csv::Reader::new(b',', 3, &[0, 1, 2], false)?;
@@ -228,8 +228,8 @@ fn em_survives_a_refused_allocation() {
         let posterior = vec![1.0 / 3.0; table.n_tasks() * k];
         let sizes = Sizes { n_workers: m, shape: em::Shape::square(k) };
         for model in [Model::Full, Model::OneCoin] {
-            let given = Opening::Given(&posterior);
-            assert_refused("opening", |control| em::open(&table, model, given, None, control));
+            let opening = Opening::Given(&posterior);
+            assert_refused("opening", |control| em::open(&table, model, opening, None, control));
             for parameters in [Parameters::Probabilities, Parameters::Concentrations] {
                 assert_refused("factors", |_| em::factors(model, parameters, sizes, &prior, &confusion));
             }
@@ -408,11 +408,11 @@ fn agreement_crowds_and_deferral_survive_a_refused_allocation() {
 #[test]
 fn what_the_system_refuses_is_an_error() {
     let huge = usize::MAX / 16;
-    let refused = |bytes: usize| Err(Error::OutOfMemory(bytes));
-    assert_eq!(zeros::<f64>(huge).map(drop), refused(huge * 8));
-    assert_eq!(zeros::<[f64; 4]>(usize::MAX).map(drop), refused(usize::MAX));
-    assert_eq!(with_room::<f64>(huge).map(drop), refused(huge * 8));
-    assert_eq!(filled(1_u8, 1 << 60).map(drop), refused(1 << 60));
+    let failure = |bytes: usize| Err(Error::OutOfMemory(bytes));
+    assert_eq!(zeros::<f64>(huge).map(drop), failure(huge * 8));
+    assert_eq!(zeros::<[f64; 4]>(usize::MAX).map(drop), failure(usize::MAX));
+    assert_eq!(with_room::<f64>(huge).map(drop), failure(huge * 8));
+    assert_eq!(filled(1_u8, 1 << 60).map(drop), failure(1 << 60));
     assert_eq!(
         Error::OutOfMemory(1 << 33).to_string(),
         "no memory for another 8589.9 MB; free some, or give the process more"
@@ -485,8 +485,8 @@ fn distances_survive_a_refused_allocation() {
 fn texts_survive_a_refused_allocation() {
     let (tasks, starts) = (objects::Tasks(&[0, 3, 4]), objects::Tasks(&[0, 2, 5, 7, 8]));
     let tokens = [1, 2, 1, 3, 2, 3, 2, 1];
-    let given = texts::Texts { tasks, starts, tokens: &tokens, counts: &[2, 1, 1, 3] };
-    assert_refused("an alignment", |control| texts::align_texts(&given, control));
+    let input = texts::Texts { tasks, starts, tokens: &tokens, counts: &[2, 1, 1, 3] };
+    assert_refused("an alignment", |control| texts::align_texts(&input, control));
     assert_refused("edits", |control| texts::edit_counts((starts, &tokens), (starts, &tokens), control));
 }
 

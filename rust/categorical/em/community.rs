@@ -201,8 +201,8 @@ impl Communities {
             return cells.map(|(n, p)| n * p.ln()).sum();
         }
         let s = self.strength;
-        let said: f64 = cells.map(|(n, p)| ln_gamma(n + s * p) - ln_gamma(s * p)).sum();
-        said - totals.iter().filter(|n| **n > 0.0).map(|n| ln_gamma(n + s) - ln_gamma(s)).sum::<f64>()
+        let evidence: f64 = cells.map(|(n, p)| ln_gamma(n + s * p) - ln_gamma(s * p)).sum();
+        evidence - totals.iter().filter(|n| **n > 0.0).map(|n| ln_gamma(n + s) - ln_gamma(s)).sum::<f64>()
     }
 
     /// Sets one worker's memberships; returns the log-probability of their answers.
@@ -279,7 +279,7 @@ impl Communities {
     fn write_factors(&mut self, workers: &mut [f64], control: &Control) -> Result<f64> {
         let (k, size) = (self.k, self.k * self.k);
         let evidence = self.set_memberships(workers, control)?;
-        let said: Vec<f64> = workers
+        let log_likelihoods: Vec<f64> = workers
             .par_chunks_mut(size)
             .zip(self.membership.par_chunks(self.n))
             .map(|(counts, membership)| {
@@ -291,14 +291,14 @@ impl Communities {
                         factors[i] += r * self.expected_log(*p, counts[i], totals[i % k]);
                     }
                 }
-                let said: f64 = counts.iter().zip(&factors).map(|(n, f)| n * f).sum();
+                let log_likelihood: f64 = counts.iter().zip(&factors).map(|(n, f)| n * f).sum();
                 counts.iter_mut().zip(&factors).for_each(|(c, f)| *c = f.exp().max(FLOOR));
-                Ok(said)
+                Ok(log_likelihood)
             })
             .collect::<Result<_>>()?;
         let priors = self.prototypes.iter().zip(self.pseudo.iter().cycle()).map(|(p, a)| a * p.ln()).sum::<f64>()
             + self.shares.iter().map(|r| self.share_pseudo * r.ln()).sum::<f64>();
-        Ok(evidence.iter().zip(&said).map(|(a, b)| a - b).sum::<f64>() + priors)
+        Ok(evidence.iter().zip(&log_likelihoods).map(|(a, b)| a - b).sum::<f64>() + priors)
     }
 
     /// E[ln p] of an entry of a worker's matrix, after this many such answers of this many.

@@ -128,7 +128,7 @@ fn run_chain<W: Grouped>(
     passes.store_posteriors(W::MODEL)?;
     let mut solver = Solver::<W, Given>::new(sizes(table), options, control)?;
     let mut params = solver.start(&mut passes, options.start)?;
-    let mut found = GibbsFit {
+    let mut fit = GibbsFit {
         posterior: zeros(table.n_tasks() * k)?,
         confusion: zeros(m * k * k)?,
         prior: vec![0.0; k],
@@ -137,24 +137,24 @@ fn run_chain<W: Grouped>(
     for sweep in 0..sampling.warmup + sampling.draws {
         let seed = |purpose| key([sampling.seed, chain as u64, sweep as u64, purpose]);
         draw_parameters(&solver, &mut params, seed);
-        let kept = sweep >= sampling.warmup;
-        if kept {
+        let keep = sweep >= sampling.warmup;
+        if keep {
             let confusion = solver.confusion(copied(&params.workers)?)?;
-            record(&mut found, &params.prior, confusion, sampling.keep_confusion)?;
+            record(&mut fit, &params.prior, confusion, sampling.keep_confusion)?;
         }
         let log_prior = params.log_prior;
-        let sums = if kept { found.posterior.as_mut_slice() } else { &mut [] };
+        let sums = if keep { fit.posterior.as_mut_slice() } else { &mut [] };
         let evidence = draw_classes(&mut solver, &mut passes, &mut params, seed(CLASSES), sums)?;
-        if kept {
-            found.log_density.push(evidence + log_prior);
-            add(&mut found.confusion, &solver.confusion(copied(&params.workers)?)?);
+        if keep {
+            fit.log_density.push(evidence + log_prior);
+            add(&mut fit.confusion, &solver.confusion(copied(&params.workers)?)?);
             let mut prior = params.prior.clone();
             normalise(&mut prior);
-            add(&mut found.prior, &prior);
+            add(&mut fit.prior, &prior);
         }
         control.report(1 + sweeps.fetch_add(1, Ordering::Relaxed), evidence + log_prior);
     }
-    Ok(found)
+    Ok(fit)
 }
 
 fn add(to: &mut [f64], other: &[f64]) {

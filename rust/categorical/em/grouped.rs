@@ -334,8 +334,8 @@ struct Scratch {
 
 impl Scratch {
     fn new(n_groups: usize) -> Result<Self> {
-        let (present, latent, seen, expected) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { slots: filled(NONE, n_groups)?, present, latent, seen, expected })
+        let (present, latent, n_seen, expected) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { slots: filled(NONE, n_groups)?, present, latent, seen: n_seen, expected })
     }
 
     /// Finds the groups on a task, and adds up the answers of their workers.
@@ -388,18 +388,18 @@ mod tests {
             let options = GroupedOptions {
                 start, pseudo: &pseudo, group_pseudo: &pseudo, class_pseudo: &[0.0; 3], max_iter: 20, tol: 0.0,
             };
-            let found = fit_grouped(&table, &options, &Control::default()).unwrap();
-            for pair in found.fit.history.windows(2) {
-                prop_assert!(pair[1] >= pair[0] - 1e-9 * pair[0].abs().max(1.0), "{:?}", found.fit.history);
+            let result = fit_grouped(&table, &options, &Control::default()).unwrap();
+            for pair in result.fit.history.windows(2) {
+                prop_assert!(pair[1] >= pair[0] - 1e-9 * pair[0].abs().max(1.0), "{:?}", result.fit.history);
             }
-            for row in found.fit.posterior.chunks_exact(3).chain(found.fit.confusion.chunks_exact(3)) {
+            for row in result.fit.posterior.chunks_exact(3).chain(result.fit.confusion.chunks_exact(3)) {
                 prop_assert!((row.iter().sum::<f64>() - 1.0).abs() < 1e-9);
             }
             let layers = Layers {
-                groups: &groups, workers: &found.workers, answers: &found.answers, prior: &found.fit.prior,
+                groups: &groups, workers: &result.workers, answers: &result.answers, prior: &result.fit.prior,
             };
             let again = posterior_grouped(&table, layers, &Control::default()).unwrap();
-            for (a, b) in again.iter().zip(&found.fit.posterior) {
+            for (a, b) in again.iter().zip(&result.fit.posterior) {
                 prop_assert!((a - b).abs() < 1e-9);
             }
         }

@@ -133,16 +133,16 @@ pub fn solve_hierarchies<H: Passes, T>(
     validate_loop(sizes, &plain)?;
     let accuracy = protected::shared_accuracy(passes, sizes, control)?;
     let mut before = 0;
-    let mut found = vec![];
+    let mut fits = vec![];
     for prior in priors {
         let mut prior = Prior::new(*prior, n_workers, shape.classes)?;
         let mut solver = Solver::<Full, Mean>::new(sizes, &plain, control)?;
         let params = solver.shared(accuracy)?;
         let solution = solve_one(&mut solver, passes, params, &mut prior, options, before)?;
         before += solution.course.n_iter;
-        found.push(HierarchyFit { fit: keep(passes, solution), learnt: prior.learnt(shape.classes)? });
+        fits.push(HierarchyFit { fit: keep(passes, solution), learnt: prior.learnt(shape.classes)? });
     }
-    Ok(found)
+    Ok(fits)
 }
 
 /// One loop, from parameters that all workers share; `before` passes of other loops are reported with its own.
@@ -283,8 +283,8 @@ fn fixed_point(alpha: &mut [f64], n_groups: usize, counts: &[f64], imaginary: &[
     let mut at = with_room(len + n_groups)?;
     at.extend_from_slice(alpha);
     at.append(&mut totals);
-    let known: Vec<f64> = collected(at.iter().map(|a| digamma(*a)))?;
-    let gain = |i: usize, count: f64| if count > 0.0 { digamma(count + at[i]) - known[i] } else { 0.0 };
+    let digammas: Vec<f64> = collected(at.iter().map(|a| digamma(*a)))?;
+    let gain = |i: usize, count: f64| if count > 0.0 { digamma(count + at[i]) - digammas[i] } else { 0.0 };
     let gather = |counts: &[f64], sums: &mut [f64]| {
         for g in 0..n_groups {
             let mut total = 0.0;
@@ -313,7 +313,7 @@ pub fn dirichlet_step(alpha: &[f64], counts: &[f64], imaginary: &[f64], control:
         return Err(Error::invalid("counts must be rows of as many numbers as there are parameters, none below 0"));
     }
     if !positive(alpha) || !positive(imaginary) {
-        return Err(Error::invalid("parameters and imaginary counts must be positive"));
+        return Err(Error::invalid("parameters and pseudo-counts must be positive"));
     }
     let mut improved = copied(alpha)?;
     fixed_point(&mut improved, 1, counts, imaginary, control)?;
@@ -357,8 +357,8 @@ impl Spammer {
         let (theta, xi) = (self.competence[worker], &self.guesses[row(worker, self.k)]);
         for (i, to) in mean.iter_mut().enumerate() {
             let (label, class) = (i / self.k, i % self.k);
-            let known = if label == class { theta } else { 0.0 };
-            *to = (known + (1.0 - theta) * xi[label]).max(LEAST_MEAN);
+            let competence = if label == class { theta } else { 0.0 };
+            *to = (competence + (1.0 - theta) * xi[label]).max(LEAST_MEAN);
         }
     }
 
@@ -383,10 +383,10 @@ impl Spammer {
         let (k, m) = (self.k, self.competence.len());
         // Draws from the mean: how often the worker knew, how often they guessed, and what; and what they imply for the
         // prior strength.
-        let mut known = zeros(m * 2)?;
+        let mut knowing = zeros(m * 2)?;
         let mut guessed = zeros(m * k)?;
         let mut gains = zeros(m * 2)?;
-        let workers = known.par_chunks_mut(2).zip(guessed.par_chunks_mut(k)).zip(gains.par_chunks_mut(2));
+        let workers = knowing.par_chunks_mut(2).zip(guessed.par_chunks_mut(k)).zip(gains.par_chunks_mut(2));
         workers.enumerate().try_for_each_init(
             || zeros(k * k),
             |mean, (worker, ((known, guessed), gains))| {
@@ -407,10 +407,10 @@ impl Spammer {
             }
         }
         for _ in 0..ROUNDS {
-            fixed_point(&mut self.knowing, 1, &known, &[2.0, 1.0], control)?;
+            fixed_point(&mut self.knowing, 1, &knowing, &[2.0, 1.0], control)?;
             fixed_point(&mut self.guessing, 1, &guessed, &vec![2.0 / k as f64; k], control)?;
         }
-        for (worker, (known, guessed)) in known.chunks_exact(2).zip(guessed.chunks_exact(k)).enumerate() {
+        for (worker, (known, guessed)) in knowing.chunks_exact(2).zip(guessed.chunks_exact(k)).enumerate() {
             let (right, rest) = (known[0] + self.knowing[0], known[1] + self.knowing[1]);
             self.competence[worker] = right / (right + rest);
             let total = known[1] + self.guessing.iter().sum::<f64>();

@@ -26,7 +26,7 @@ impl Shape {
         Self { classes: k, labels: k }
     }
 
-    /// Numbers of a matrix.
+    /// Number of cells of a matrix.
     pub const fn cells(self) -> usize {
         self.classes * self.labels
     }

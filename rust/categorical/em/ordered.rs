@@ -173,18 +173,18 @@ impl Ordered {
         }
         let m = (theta.len() / k) as f64;
         let first = imaginary_worker(k);
-        let moved: Vec<f64> = (0..k).map(|i| (first[i] + sums[i]) / (m + 1.0) - mean[i]).collect();
+        let shift: Vec<f64> = (0..k).map(|i| (first[i] + sums[i]) / (m + 1.0) - mean[i]).collect();
         let worth = (k + 1) as f64;
         for i in 0..k {
             for j in 0..k {
                 // Squares about the mean before, moved to the one after.
                 let about = |i: usize| sums[i] - m * mean[i];
-                let square = sums[k + i * k + j] - moved[i] * about(j) - moved[j] * about(i) + m * moved[i] * moved[j];
+                let square = sums[k + i * k + j] - shift[i] * about(j) - shift[j] * about(i) + m * shift[i] * shift[j];
                 let prior = if i == j { worth * VARIANCE } else { 0.0 };
                 covariance[i * k + j] = (prior + square) / (worth + m);
             }
         }
-        add(mean, &moved);
+        add(mean, &shift);
         Ok(())
     }
 
@@ -215,7 +215,9 @@ fn diagonal(value: f64, k: usize) -> Result<Vec<f64>> {
 fn inverted(matrix: &[f64], k: usize) -> Result<Vec<f64>> {
     let (mut factor, mut inverse) = (copied(matrix)?, diagonal(1.0, k)?);
     if !cholesky(&mut factor, 0.0, k) {
-        return Err(Error::invalid("thresholds of the workers differ beyond what numbers can tell; check the weights"));
+        return Err(Error::invalid(
+            "thresholds of the workers differ by more than floating-point numbers can represent; check the weights",
+        ));
     }
     cholesky_solve(&factor, &mut inverse, k, k);
     Ok(inverse)

@@ -80,10 +80,10 @@ impl Answers {
 
     /// Takes down the answer that a task's posterior gives.
     pub(super) fn take(&mut self, row: &[f64]) {
-        let (winner, tied) = winner_of(row);
+        let (winner, tie) = winner_of(row);
         self.winner.push(winner);
         self.confidence.push(row[usize::from(winner)] as f32);
-        self.tied.push(tied);
+        self.tied.push(tie);
     }
 
     pub(super) fn append(&mut self, other: &Self) {

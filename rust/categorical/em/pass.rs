@@ -105,11 +105,11 @@ impl Settle<'_> {
         if PLAIN {
             return share_out(weights, log);
         }
-        let known = self.gold.map_or(-1, |gold| gold[task]);
-        if known >= 0 {
-            log.multiply(weights[known as usize]);
+        let gold_class = self.gold.map_or(-1, |gold| gold[task]);
+        if gold_class >= 0 {
+            log.multiply(weights[gold_class as usize]);
             weights.fill(0.0);
-            weights[known as usize] = 1.0;
+            weights[gold_class as usize] = 1.0;
         } else if self.hard {
             let largest = weights.iter().copied().fold(0.0, f64::max);
             log.multiply(largest);

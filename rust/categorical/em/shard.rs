@@ -39,12 +39,12 @@ enum Plan {
 const ROWS: usize = 1 << 12;
 
 fn plan(rows: Tasks<'_>, n_counts: usize) -> (Plan, usize) {
-    let wanted = wanted_chunks(rows.len());
+    let ideal = wanted_chunks(rows.len());
     // Zeroing and adding up the tables must stay small next to the pass, which touches a row of counts per annotation.
     let visits = rows.len() / (rows.n_workers * n_counts).max(1);
     let room = room_for(rows.len(), rows.n_workers * n_counts);
-    let n_chunks = wanted.min(room).min(visits.min(4).max(visits / 4)).max(1);
-    if n_chunks >= wanted.min(4) { (Plan::Fused, n_chunks) } else { (Plan::TwoPass, wanted) }
+    let n_chunks = ideal.min(room).min(visits.min(4).max(visits / 4)).max(1);
+    if n_chunks >= ideal.min(4) { (Plan::Fused, n_chunks) } else { (Plan::TwoPass, ideal) }
 }
 
 /// The same for a shard, which is in no worker order: as many tables as fit, and two if they are not much larger than

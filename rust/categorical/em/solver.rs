@@ -16,7 +16,7 @@ use crate::base::course::{Course, Limits, Steps, Tolerance};
 use crate::base::memory::{copied, filled, with_room, zeros};
 use crate::base::num::FLOOR;
 use crate::base::parallel::{each_block, sum_blocks, try_each_block};
-use crate::base::squarem::{Reach, leap};
+use crate::base::squarem::{Reach, extrapolate};
 
 /// Workers per block of a parallel loop: enough to stream, and few enough for every core to have some.
 const WORKERS: usize = 128;
@@ -336,7 +336,7 @@ impl<W: WorkerModel, P: Extrapolate<W>> Steps for EmSteps<'_, '_, W, P> {
     }
 
     /// On the natural parameters.
-    fn leap(&self, [zero, one, two]: [&Params; 3], reach: &mut Reach) -> Result<Option<Params>> {
+    fn extrapolate(&self, [zero, one, two]: [&Params; 3], reach: &mut Reach) -> Result<Option<Params>> {
         let shape = self.solver.sizes.shape;
         let (a, b) = (natural::<W, P>(zero, shape)?, natural::<W, P>(one, shape)?);
         let c = natural::<W, P>(two, shape)?;
@@ -345,13 +345,13 @@ impl<W: WorkerModel, P: Extrapolate<W>> Steps for EmSteps<'_, '_, W, P> {
         let (n, low) = (params.workers.len(), FLOOR.ln());
         let points = a[..n].par_iter().zip(&b[..n]).zip(&c[..n]);
         params.workers.par_iter_mut().zip(points).for_each(|(to, ((x0, x1), x2))| {
-            *to = leap(step, *x0, *x1, *x2).clamp(2.0 * low, -2.0 * low);
+            *to = extrapolate(step, *x0, *x1, *x2).clamp(2.0 * low, -2.0 * low);
         });
         each_block(&mut params.workers, P::n_params(shape), WORKERS, &|_, rows| {
             rows.chunks_exact_mut(P::n_params(shape)).for_each(|worker| P::from_natural(worker, shape));
         });
         for (i, to) in params.prior.iter_mut().enumerate() {
-            *to = leap(step, a[n + i], b[n + i], c[n + i]).clamp(low, -low).exp();
+            *to = extrapolate(step, a[n + i], b[n + i], c[n + i]).clamp(low, -low).exp();
         }
         P::settle_classes(&mut params.prior);
         self.solver.set_log_prior(&mut params);

@@ -104,7 +104,7 @@ pub fn fit(table: &Table, options: &Options<'_>, control: &Control) -> Result<Fi
     let Course { mut history, n_iter, converged, .. } = course;
     history.push(rows.log_evidence + params.log_prior(options));
     let order = by_prior(&params.prior);
-    let (winners, confidence, tied) = decide(&candidates, &rows, &params.prior, &order, control)?;
+    let (winners, confidence, ties) = decide(&candidates, &rows, &params.prior, &order, control)?;
     let Candidates { offsets, classes } = candidates;
     Ok(Fit {
         offsets,
@@ -115,7 +115,7 @@ pub fn fit(table: &Table, options: &Options<'_>, control: &Control) -> Result<Fi
         prior: params.prior,
         winners,
         confidence,
-        tied,
+        tied: ties,
         history,
         n_iter,
         converged,
@@ -147,18 +147,18 @@ impl Candidates {
     fn of(table: &Table, control: &Control) -> Result<Self> {
         let mut offsets = with_room(table.n_tasks() + 1)?;
         let mut classes: Vec<u16> = with_room(table.len())?;
-        let mut named: Vec<u16> = Vec::new();
+        let mut task_classes: Vec<u16> = Vec::new();
         offsets.push(0);
         for task in 0..table.n_tasks() {
             if task.is_multiple_of(TASKS_PER_CHECK) {
                 control.check()?;
             }
-            named.clear();
-            reserve(&mut named, table.rows_of(task).len())?;
-            named.extend(table.rows_of(task).map(|row| table.labels().get(row) as u16));
-            named.sort_unstable();
-            named.dedup();
-            classes.extend_from_slice(&named);
+            task_classes.clear();
+            reserve(&mut task_classes, table.rows_of(task).len())?;
+            task_classes.extend(table.rows_of(task).map(|row| table.labels().get(row) as u16));
+            task_classes.sort_unstable();
+            task_classes.dedup();
+            classes.extend_from_slice(&task_classes);
             offsets.push(classes.len() as u32);
         }
         classes.shrink_to_fit();
@@ -266,11 +266,11 @@ fn left(prior: &[f64], named: &[u16]) -> f64 {
         return 0.0;
     }
     if prior.len() > SUMMED {
-        let taken: f64 = named.iter().map(|class| prior[usize::from(*class)]).sum();
-        return (1.0 - taken).max(FLOOR);
+        let mass: f64 = named.iter().map(|class| prior[usize::from(*class)]).sum();
+        return (1.0 - mass).max(FLOOR);
     }
-    let mut taken = named.iter().copied().peekable();
-    let others = (0..prior.len()).filter(|class| taken.next_if(|c| usize::from(*c) == *class).is_none());
+    let mut occupied = named.iter().copied().peekable();
+    let others = (0..prior.len()).filter(|class| occupied.next_if(|c| usize::from(*c) == *class).is_none());
     others.map(|class| prior[class]).sum()
 }
 
@@ -309,11 +309,11 @@ fn evidence(
     task: usize,
     logs: &mut [f64],
 ) -> f64 {
-    let named = candidates.named(task);
-    for (to, class) in logs.iter_mut().zip(named) {
+    let classes = candidates.named(task);
+    for (to, class) in logs.iter_mut().zip(classes) {
         *to = params.prior[usize::from(*class)].ln();
     }
-    logs[named.len()] = left(&params.prior, named).ln();
+    logs[classes.len()] = left(&params.prior, classes).ln();
     let mut common = 0.0;
     for row in table.rows_of(task) {
         let weight = table.weights().map_or(1.0, |weights| weights[row]);
@@ -362,13 +362,13 @@ fn gather(
             if task.is_multiple_of(TASKS_PER_CHECK) {
                 control.check()?;
             }
-            let named = candidates.named(task);
-            row.resize(named.len() + 1, 0.0);
+            let classes = candidates.named(task);
+            row.resize(classes.len() + 1, 0.0);
             sums.log_evidence += source(task, row) + softmax(row);
-            let others = left(&params.prior, named);
-            let multiple = if others > 0.0 { row[named.len()] / others } else { 0.0 };
+            let others = left(&params.prior, classes);
+            let multiple = if others > 0.0 { row[classes.len()] / others } else { 0.0 };
             sums.unnamed += multiple;
-            for (class, q) in named.iter().zip(&*row) {
+            for (class, q) in classes.iter().zip(&*row) {
                 let [posterior, instead] = &mut sums.classes[usize::from(*class)];
                 *posterior += q;
                 *instead += multiple;
@@ -450,13 +450,13 @@ fn decide(
         if task.is_multiple_of(TASKS_PER_CHECK) {
             control.check()?;
         }
-        let named = candidates.named(task);
+        let classes = candidates.named(task);
         // Only the two most frequent of the other classes can win or tie.
         let others: Vec<u16> =
-            order.iter().copied().filter(|class| named.binary_search(class).is_err()).take(2).collect();
-        let scale = rows.rest[task] / left(prior, named).max(FLOOR);
-        let known = named.iter().copied().zip(rows.probabilities[candidates.range(task)].iter().copied());
-        let options = known.chain(others.iter().map(|class| (*class, scale * prior[usize::from(*class)])));
+            order.iter().copied().filter(|class| classes.binary_search(class).is_err()).take(2).collect();
+        let scale = rows.rest[task] / left(prior, classes).max(FLOOR);
+        let probabilities = classes.iter().copied().zip(rows.probabilities[candidates.range(task)].iter().copied());
+        let options = probabilities.chain(others.iter().map(|class| (*class, scale * prior[usize::from(*class)])));
         let largest = options.clone().map(|(_, q)| q).fold(0.0, f64::max);
         let mut near = options.filter(|(_, q)| *q >= largest - largest * 1e-12).map(|(class, _)| class);
         (*winner, *tied) = match (near.next(), near.next()) {

@@ -284,21 +284,21 @@ mod tests {
         ) {
             let weights: Vec<f64> = (0..rows.len()).map(|i| 0.5 + (i % 3) as f64).collect();
             let table = of_rows(&rows, weighted.then_some(&weights[..]), [15, 6, 3]);
-            let found = fit_subtypes(&table, &options(n_subtypes), &Control::default()).unwrap();
-            for pair in found.fit.history.windows(2) {
-                prop_assert!(pair[1] >= pair[0] - 1e-9 * pair[0].abs().max(1.0), "{:?}", found.fit.history);
+            let result = fit_subtypes(&table, &options(n_subtypes), &Control::default()).unwrap();
+            for pair in result.fit.history.windows(2) {
+                prop_assert!(pair[1] >= pair[0] - 1e-9 * pair[0].abs().max(1.0), "{:?}", result.fit.history);
             }
-            for row in found.fit.posterior.chunks_exact(3).chain(found.fit.confusion.chunks_exact(3)) {
+            for row in result.fit.posterior.chunks_exact(3).chain(result.fit.confusion.chunks_exact(3)) {
                 prop_assert!((row.iter().sum::<f64>() - 1.0).abs() < 1e-9);
             }
             let again = posterior_subtypes(
                 &table,
-                &found.class_concentration,
-                &found.subtype_concentration,
-                &found.concentration,
+                &result.class_concentration,
+                &result.subtype_concentration,
+                &result.concentration,
                 &Control::default(),
             );
-            for (a, b) in again.unwrap().iter().zip(&found.fit.posterior) {
+            for (a, b) in again.unwrap().iter().zip(&result.fit.posterior) {
                 prop_assert!((a - b).abs() < 1e-12);
             }
         }

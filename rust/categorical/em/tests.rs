@@ -51,12 +51,12 @@ proptest! {
         let weights: Vec<f64> = (0..rows.len()).map(|i| 0.5 + (i % 3) as f64).collect();
         let table = table(&rows, weighted.then_some(&weights[..]), 4);
         let (pseudo, class_pseudo) = (vec![pseudo; 16], vec![pseudo; 4]);
-        let mut known = vec![-1; table.n_tasks()];
-        if let Some(class) = gold { known[0] = class; }
+        let mut gold_classes = vec![-1; table.n_tasks()];
+        if let Some(class) = gold { gold_classes[0] = class; }
         let mut opts = options(model, &pseudo, &class_pseudo);
         opts.assignment = if hard { Assignment::Hard } else { Assignment::Soft };
         opts.accelerate = accelerate;
-        opts.gold = Some(&known);
+        opts.gold = Some(&gold_classes);
         let fit = fit(&table, &opts, &Control::default()).unwrap();
         prop_assert!(never_falls(&fit.history), "{:?}", fit.history);
         for row in fit.posterior.chunks_exact(4).chain(fit.confusion.chunks_exact(4)) {
@@ -159,11 +159,11 @@ proptest! {
     ) {
         let (pseudo, classes) = ([0.5; 16], [0.25; 4]);
         let opts = Options { start, accelerate, ..options(model, &pseudo, &classes) };
-        let found = fit_bayes(&table(&rows, None, 4), &opts, &Control::default()).unwrap();
-        prop_assert!(never_falls(&found.fit.history));
+        let result = fit_bayes(&table(&rows, None, 4), &opts, &Control::default()).unwrap();
+        prop_assert!(never_falls(&result.fit.history));
         // Every annotation is in some posterior, next to the prior.
-        let total: f64 = found.concentration.iter().sum();
-        let workers = found.concentration.len() as f64 / 16.0;
+        let total: f64 = result.concentration.iter().sum();
+        let workers = result.concentration.len() as f64 / 16.0;
         prop_assert!((total - rows.len() as f64 - 8.0 * workers).abs() < 1e-9 * total);
     }
 }
@@ -193,10 +193,10 @@ fn protected_tasks_keep_to_their_votes() {
             let counts = |(r, w): &(&(u32, u32, u16), &f64)| r.0 as usize == task && (!weighted || **w > 0.0);
             let voted: Vec<u16> = rows.iter().zip(&weights).filter(counts).map(|(r, _)| r.2).collect();
             for (class, q) in row.iter().enumerate() {
-                let known = weighted && task == 5;
+                let is_gold = weighted && task == 5;
                 assert_eq!(
                     *q > 0.0,
-                    if known { class == 1 } else { voted.contains(&(class as u16)) },
+                    if is_gold { class == 1 } else { voted.contains(&(class as u16)) },
                     "{k} {task} {class}"
                 );
             }
@@ -242,10 +242,10 @@ fn counts_are_sums_over_a_workers_labels() {
     let rows = [(0, 0, 1), (0, 1, 0), (1, 0, 1), (1, 0, 0)];
     let weights = [2.0, 1.0, 0.5, 4.0];
     let opening = Opening::Given(&[0.25, 0.75, 0.9, 0.1]);
-    let found = open(&table(&rows, Some(&weights), 2), Model::Full, opening, None, &Control::default()).unwrap();
-    let wanted = [4.0 * 0.9, 4.0 * 0.1, 2.0 * 0.25 + 0.5 * 0.9, 2.0 * 0.75 + 0.5 * 0.1, 0.25, 0.75, 0.0, 0.0];
-    assert!(found.workers.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-12), "{found:?}");
-    assert!((found.classes[0] - 1.15).abs() < 1e-12 && found.log_evidence == 0.0);
+    let result = open(&table(&rows, Some(&weights), 2), Model::Full, opening, None, &Control::default()).unwrap();
+    let expected = [4.0 * 0.9, 4.0 * 0.1, 2.0 * 0.25 + 0.5 * 0.9, 2.0 * 0.75 + 0.5 * 0.1, 0.25, 0.75, 0.0, 0.0];
+    assert!(result.workers.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12), "{result:?}");
+    assert!((result.classes[0] - 1.15).abs() < 1e-12 && result.log_evidence == 0.0);
 }
 
 #[test]
@@ -276,18 +276,18 @@ fn answers_are_the_largest_of_the_posteriors() {
     let matrix = [0.6, 0.3, 0.1, 0.2, 0.7, 0.1, 0.25, 0.25, 0.5].repeat(11);
     let (workers, classes) =
         factors(Model::Full, Parameters::Probabilities, sizes(&log), &[0.5, 0.25, 0.25], &matrix).unwrap();
-    let given = Factors { workers: &workers, classes: &classes };
-    let (found, posterior, evidence) = answers(&log, Model::Full, given, None, true, &control).unwrap();
-    let (other, none, same) = answers(&log, Model::Full, given, None, false, &control).unwrap();
-    assert_eq!((&found.winner, &found.confidence, &found.tied), (&other.winner, &other.confidence, &other.tied));
+    let factors = Factors { workers: &workers, classes: &classes };
+    let (result, posterior, evidence) = answers(&log, Model::Full, factors, None, true, &control).unwrap();
+    let (other, none, same) = answers(&log, Model::Full, factors, None, false, &control).unwrap();
+    assert_eq!((&result.winner, &result.confidence, &result.tied), (&other.winner, &other.confidence, &other.tied));
     assert!(none.is_empty() && evidence == same);
     for (task, row) in posterior.chunks_exact(3).enumerate() {
         let largest = row.iter().copied().fold(0.0, f64::max);
-        assert!((f64::from(found.confidence[task]) - largest).abs() < 1e-7);
-        assert!(row[usize::from(found.winner[task])] >= largest * (1.0 - 1e-12));
+        assert!((f64::from(result.confidence[task]) - largest).abs() < 1e-7);
+        assert!(row[usize::from(result.winner[task])] >= largest * (1.0 - 1e-12));
     }
     let mut passes = InMemory::new(&log, None, &control).unwrap();
-    let concluded = passes.conclude(Model::Full, given).unwrap();
+    let concluded = passes.conclude(Model::Full, factors).unwrap();
     assert_eq!(passes.take_posterior(), posterior);
     assert!((concluded - evidence).abs() < 1e-9 * evidence.abs());
 }

@@ -16,7 +16,7 @@ fn table(rows: &[(u32, u32, u16)], weights: Option<&[f64]>, n_classes: usize) ->
     Table::new(&rows, Repeats::Keep, &Control::default()).unwrap()
 }
 
-/// Three workers who are right, one who is always a class off.
+/// Three workers who are right, and a fourth who is always a class off.
 fn cross(n_classes: u32) -> Vec<(u32, u32, u16)> {
     let label = |t: u32, w: u32| ((t + u32::from(w == 3)) % n_classes) as u16;
     (0..6).flat_map(|t| (0..4).map(move |w| (t, w, label(t, w)))).collect()
@@ -25,28 +25,28 @@ fn cross(n_classes: u32) -> Vec<(u32, u32, u16)> {
 #[test]
 fn messages_find_the_wrong_worker() {
     for k in [2, 3] {
-        let found = fit(&table(&cross(k), None, k as usize), 20, 0, &Control::default()).unwrap();
-        for (task, row) in found.scores.chunks_exact(k as usize).enumerate() {
+        let result = fit(&table(&cross(k), None, k as usize), 20, 0, &Control::default()).unwrap();
+        for (task, row) in result.scores.chunks_exact(k as usize).enumerate() {
             let right = row[task % k as usize];
             assert!(row.iter().all(|&score| score <= right));
             assert!(row.iter().sum::<f64>().abs() < 1e-12);
         }
-        assert!(found.weights[3] < 0.0 && found.weights[0] > 0.0);
-        assert!(!found.silent.contains(&true));
+        assert!(result.weights[3] < 0.0 && result.weights[0] > 0.0);
+        assert!(!result.silent.contains(&true));
     }
 }
 
 #[test]
 fn nothing_overflows_or_dies_unnoticed() {
-    let found = fit(&table(&cross(2), None, 3), 5000, 3, &Control::default()).unwrap();
-    assert!(found.scores.iter().chain(&found.weights).all(|x| x.is_finite()));
-    assert!(found.weights.iter().all(|x| x.abs() > 1e-3));
+    let result = fit(&table(&cross(2), None, 3), 5000, 3, &Control::default()).unwrap();
+    assert!(result.scores.iter().chain(&result.weights).all(|x| x.is_finite()));
+    assert!(result.weights.iter().all(|x| x.abs() > 1e-3));
     // A tree: two tasks, three workers, one of which gives the same thing twice.
     let rows = [(0, 0, 1), (0, 1, 1), (0, 1, 1), (1, 1, 0), (1, 2, 0)];
-    let found = fit(&table(&rows, None, 3), 50, 0, &Control::default()).unwrap();
-    assert_eq!(found.scores, [-1.5, 3.0, -1.5, 2.0, -1.0, -1.0]);
-    assert_eq!(found.silent, [true; 3]);
-    assert_eq!(found.weights, [1.0; 3]);
+    let result = fit(&table(&rows, None, 3), 50, 0, &Control::default()).unwrap();
+    assert_eq!(result.scores, [-1.5, 3.0, -1.5, 2.0, -1.0, -1.0]);
+    assert_eq!(result.silent, [true; 3]);
+    assert_eq!(result.weights, [1.0; 3]);
 }
 
 #[test]
@@ -65,9 +65,9 @@ fn repeats_and_weights_are_the_same() {
 #[test]
 fn an_unlucky_start_is_turned() {
     for seed in 0..40 {
-        let found = fit(&table(&cross(2), None, 2), 30, seed, &Control::default()).unwrap();
-        assert!(found.weights.iter().sum::<f64>() > 0.0, "{seed}: {:?}", found.weights);
-        assert!(found.scores[0] > 0.0);
+        let result = fit(&table(&cross(2), None, 2), 30, seed, &Control::default()).unwrap();
+        assert!(result.weights.iter().sum::<f64>() > 0.0, "{seed}: {:?}", result.weights);
+        assert!(result.scores[0] > 0.0);
     }
 }
 

@@ -92,7 +92,7 @@ fn weights_of_one_are_no_weights() {
 #[test]
 fn one_class_settles_at_once() {
     let table = of_rows(&[(0, 0, 0), (1, 0, 0), (1, 1, 0)], None, [2, 2, 1]);
-    let given = Options {
+    let options = Options {
         competence: [0.0; 2],
         strategy: 0.0,
         know: &[0.5; 2],
@@ -101,7 +101,7 @@ fn one_class_settles_at_once() {
         max_iter: 1000,
         ..options(false)
     };
-    let fit = mace_fit(&table, &given, &Control::default()).unwrap();
+    let fit = mace_fit(&table, &options, &Control::default()).unwrap();
     assert!(fit.converged && fit.n_iter == 2, "{} passes", fit.n_iter);
 }
 

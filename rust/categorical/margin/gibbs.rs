@@ -254,8 +254,8 @@ impl Chain<'_> {
                 pull += cost * vote * (1.0 + cost * inverse_scale * (margin - others));
             }
             let normal = Stream::new([seed, WEIGHTS, sweep as u64, w as u64]).normal();
-            let drawn = pull / precision + normal / precision.sqrt();
-            let change = drawn - std::mem::replace(&mut self.weights[w], drawn);
+            let draw = pull / precision + normal / precision.sqrt();
+            let change = draw - std::mem::replace(&mut self.weights[w], draw);
             votes.iter().for_each(|&(task, vote)| self.tasks[task].ahead += vote * change);
         }
         Ok(())

@@ -42,7 +42,7 @@ impl Ballot {
     /// Counts the votes on a task. Classes are in the order of their codes, whatever the order of rows, so that the
     /// numbers of workers do not decide between classes with equal scores.
     fn count(&mut self, table: &Table, task: usize, weights: &[f64]) {
-        self.named.drain(..).for_each(|named| self.place[named.class] = 0);
+        self.named.drain(..).for_each(|candidate| self.place[candidate.class] = 0);
         for row in table.rows_of(task) {
             let class = table.labels().get(row);
             let vote = weights[table.workers()[row] as usize] * table.weights().map_or(1.0, |w| w[row]);
@@ -54,7 +54,7 @@ impl Ballot {
                 place => self.named[place as usize - 1].score += vote,
             }
         }
-        self.named.sort_unstable_by_key(|named| named.class);
+        self.named.sort_unstable_by_key(|candidate| candidate.class);
         for (i, named) in self.named.iter().enumerate() {
             self.place[named.class] = i as u32 + 1;
         }
@@ -65,19 +65,23 @@ impl Ballot {
     }
 
     fn score(&self, class: usize) -> f64 {
-        self.get(class).map_or(0.0, |named| named.score)
+        self.get(class).map_or(0.0, |candidate| candidate.score)
     }
 
     /// Whether there is a class next to `class` that no worker named.
     fn leaves_others(&self, class: usize) -> bool {
-        let named = self.named.len() - usize::from(self.get(class).is_some());
-        named + 1 < self.place.len()
+        let n_named = self.named.len() - usize::from(self.get(class).is_some());
+        n_named + 1 < self.place.len()
     }
 
     /// The class next to `class` with the greatest score, and that; none where there is only one class.
     fn rival(&self, class: usize) -> Option<(usize, f64)> {
         let unnamed = self.leaves_others(class).then_some((UNNAMED, 0.0));
-        let others = self.named.iter().filter(|named| named.class != class).map(|named| (named.class, named.score));
+        let others = self
+            .named
+            .iter()
+            .filter(|candidate| candidate.class != class)
+            .map(|candidate| (candidate.class, candidate.score));
         others.chain(unnamed).reduce(|best, other| if other.1 > best.1 { other } else { best })
     }
 
@@ -90,7 +94,7 @@ impl Ballot {
     /// those that are not clearly behind the best.
     fn winner(&self, class: usize, margin: f64) -> usize {
         let unnamed = self.place.iter().position(|place| *place == 0).map(|class| (class, 0.0));
-        let scores = || self.named.iter().map(|named| (named.class, named.score)).chain(unnamed);
+        let scores = || self.named.iter().map(|candidate| (candidate.class, candidate.score)).chain(unnamed);
         let best = scores().map(|(_, score)| score).fold(f64::NEG_INFINITY, f64::max);
         let near = best - CLEAR * best.abs().max(margin);
         if self.score(class) >= near {

@@ -71,7 +71,7 @@ pub fn margin_fit(table: &Table, options: &Options, control: &Control) -> Result
     let mut objective = f64::INFINITY;
     let mut course = Course::default();
     while course.running(options.max_iter) {
-        let settled = problem.solve(&mut dual, &mut better)?;
+        let solved = problem.solve(&mut dual, &mut better)?;
         let [now, then] = problem.judge(&dual.weights, &answers, &mut better)?;
         // Sweeps ascent the dual; the objective itself may yet be above that of weights found before.
         if now <= objective {
@@ -81,7 +81,7 @@ pub fn margin_fit(table: &Table, options: &Options, control: &Control) -> Result
             dual.release(table, &answers);
         }
         course.advance(-objective, Tolerance::Share(options.tol), control);
-        course.converged &= settled;
+        course.converged &= solved;
     }
     let Course { history, n_iter, converged, .. } = course;
     Ok(Fit { weights, answers, history, n_iter, converged })
@@ -136,7 +136,7 @@ impl Dual {
             self.ballot.count(table, task, &self.weights);
             for row in table.rows_of(task) {
                 let class = table.labels().get(row);
-                let share = self.ballot.get(class).map_or(0.0, |named| self.shares[named.row]);
+                let share = self.ballot.get(class).map_or(0.0, |candidate| self.shares[candidate.row]);
                 let vote = if class == usize::from(self.answers[task]) { spent } else { -share };
                 self.weights[table.workers()[row] as usize] += vote * table.weights().map_or(1.0, |w| w[row]);
             }
@@ -159,8 +159,8 @@ impl Dual {
                 least = (class, pressure);
             }
         };
-        for named in self.ballot.named.iter().filter(|named| named.class != answer) {
-            consider(named.class, options.margin + named.score, self.shares[named.row]);
+        for candidate in self.ballot.named.iter().filter(|candidate| candidate.class != answer) {
+            consider(candidate.class, options.margin + candidate.score, self.shares[candidate.row]);
         }
         if self.ballot.leaves_others(answer) {
             consider(UNNAMED, options.margin, self.unnamed[task]);
@@ -196,7 +196,7 @@ impl Dual {
     }
 }
 
-/// How a vote counts in a move: for the class that loses, or against the one that gains.
+/// Sign of a vote in a move between classes: 1 for the class that loses, -1 for the one that gains, 0 for others.
 fn side(class: usize, from: usize, to: usize) -> f64 {
     f64::from(i8::from(class == from) - i8::from(class == to))
 }
@@ -294,9 +294,9 @@ mod tests {
             for _ in 0..5 {
                 (0..15).for_each(|task| dual.visit(&table, task, &OPTIONS));
             }
-            let moved = dual.weights.clone();
+            let weights = dual.weights.clone();
             let spent = dual.add_up(&table);
-            prop_assert!(dual.weights.iter().zip(&moved).all(|(a, b)| (a - b).abs() < 1e-9));
+            prop_assert!(dual.weights.iter().zip(&weights).all(|(a, b)| (a - b).abs() < 1e-9));
             prop_assert!(spent <= 15.0 * OPTIONS.cost * (1.0 + 1e-9));
             prop_assert!(dual.shares.iter().chain(&dual.unnamed).all(|x| *x >= 0.0));
         }

@@ -111,7 +111,7 @@ pub(super) struct Climber {
     /// Slope of the log-likelihood in each cell.
     slope: Vec<f64>,
     /// How it curves down, (classes × labels × labels), lower triangles.
-    bend: Vec<f64>,
+    curvature: Vec<f64>,
     /// The same in the numbers, where these are not the cells.
     curve: Vec<f64>,
     step: Vec<f64>,
@@ -128,7 +128,7 @@ impl Climber {
             k,
             penalty,
             slope: zeros(k * k)?,
-            bend: zeros(k * k * k)?,
+            curvature: zeros(k * k * k)?,
             curve: zeros(if shape == Shape::Free { 0 } else { n * n })?,
             step: zeros(n)?,
             numbers: zeros(n)?,
@@ -140,7 +140,7 @@ impl Climber {
     /// Forgets the labels added.
     pub fn forget(&mut self) {
         self.slope.fill(0.0);
-        self.bend.fill(0.0);
+        self.curvature.fill(0.0);
     }
 
     /// Adds a label on a task that is of some class with so much weight.
@@ -148,12 +148,12 @@ impl Climber {
         let k = self.k;
         chances(own, other, class, label, &mut self.chances);
         let slope = &mut self.slope[class * k..(class + 1) * k];
-        let bend = &mut self.bend[class * k * k..(class + 1) * k * k];
+        let curvature = &mut self.curvature[class * k * k..(class + 1) * k * k];
         slope[label] += weight;
         for (l, p) in self.chances.iter().enumerate() {
             let mass = weight * p;
             slope[l] -= mass;
-            let row = &mut bend[l * k..=l * k + l];
+            let row = &mut curvature[l * k..=l * k + l];
             row.iter_mut().zip(&self.chances).for_each(|(b, q)| *b -= mass * q);
             row[l] += mass;
         }
@@ -171,14 +171,14 @@ impl Climber {
         let solved = match self.shape {
             Shape::Free => {
                 self.step.iter_mut().zip(&self.slope).for_each(|(s, g)| *s += g);
-                let mut blocks = self.bend.chunks_exact_mut(k * k).zip(self.step.chunks_exact_mut(k));
-                blocks.all(|(bend, step)| newton(bend, self.penalty, step))
+                let mut blocks = self.curvature.chunks_exact_mut(k * k).zip(self.step.chunks_exact_mut(k));
+                blocks.all(|(curvature, step)| newton(curvature, self.penalty, step))
             }
             Shape::Ordinal => {
                 for (cell, g) in self.slope.iter().enumerate() {
                     (1..k).for_each(|place| self.step[Shape::part(place, cell / k, cell % k)] += g);
                 }
-                self.fold_bend();
+                self.fold_curvature();
                 newton(&mut self.curve, self.penalty, &mut self.step)
             }
         };
@@ -192,16 +192,16 @@ impl Climber {
     }
 
     /// Turns the curvature in the cells into that in the numbers: a cell is a sum of one number for each place.
-    fn fold_bend(&mut self) {
+    fn fold_curvature(&mut self) {
         let (k, n) = (self.k, self.step.len());
         let mut half = vec![0.0; n];
         self.curve.fill(0.0);
         for class in 0..k {
-            let bend = &self.bend[class * k * k..(class + 1) * k * k];
+            let curvature = &self.curvature[class * k * k..(class + 1) * k * k];
             for l in 0..k {
                 half.fill(0.0);
                 for m in 0..k {
-                    let b = bend[l.max(m) * k + l.min(m)];
+                    let b = curvature[l.max(m) * k + l.min(m)];
                     (1..k).for_each(|place| half[Shape::part(place, class, m)] += b);
                 }
                 for place in 1..k {
@@ -215,7 +215,7 @@ impl Climber {
     /// Takes a step that does not lower the value, where there is one; returns the value there and the step's length.
     ///
     /// `evaluate` was last called with the factors that are kept.
-    pub fn climb(
+    pub fn ascend(
         &mut self,
         numbers: &mut [f64],
         factors: &mut [f64],
@@ -244,10 +244,10 @@ impl Climber {
 }
 
 /// Solves (curvature + penalty · I) x = right in place, and returns whether that was possible.
-fn newton(bend: &mut [f64], penalty: f64, right: &mut [f64]) -> bool {
-    let solved = cholesky(bend, penalty, right.len());
+fn newton(curvature: &mut [f64], penalty: f64, right: &mut [f64]) -> bool {
+    let solved = cholesky(curvature, penalty, right.len());
     if solved {
-        cholesky_solve(bend, right, right.len(), 1);
+        cholesky_solve(curvature, right, right.len(), 1);
     }
     solved
 }
@@ -259,12 +259,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn folding_the_bend_is_a_congruence(
+        fn folding_the_curvature_is_a_congruence(
             k in 2_usize..5, cells in prop::collection::vec(-1.0_f64..1.0, 64),
         ) {
             let mut climber = Climber::new(Shape::Ordinal, k, 1.0).unwrap();
-            climber.bend.copy_from_slice(&cells[..k * k * k]);
-            climber.fold_bend();
+            climber.curvature.copy_from_slice(&cells[..k * k * k]);
+            climber.fold_curvature();
             let n = 4 * (k - 1);
             let basis = |i: usize| -> Vec<f64> {
                 let mut out = vec![0.0; k * k];
@@ -275,8 +275,8 @@ mod tests {
                 let (a, b) = (basis(i), basis(j));
                 let mut expected = 0.0;
                 for (c, l, m) in (0..k * k * k).map(|at| (at / (k * k), at / k % k, at % k)) {
-                    let bend = cells[c * k * k + l.max(m) * k + l.min(m)];
-                    expected += a[c * k + l] * bend * b[c * k + m];
+                    let second = cells[c * k * k + l.max(m) * k + l.min(m)];
+                    expected += a[c * k + l] * second * b[c * k + m];
                 }
                 prop_assert!((climber.curve[i * n + j] - expected).abs() < 1e-9);
             }

@@ -39,12 +39,12 @@ fn leaves_abstentions_out() {
         let table = table(weighted);
         let plain = Shard::of(&table).unwrap().without_abstentions().unwrap();
         let keep: Vec<bool> = table.columns().unwrap().2.iter().map(|&label| label < 3).collect();
-        let wanted = table.keep(&keep).unwrap();
-        let found = plain.table().unwrap();
+        let expected = table.keep(&keep).unwrap();
+        let result = plain.table().unwrap();
         assert_eq!((plain.n_labels(), plain.n_classes(), plain.crowd()), (3, 3, 11));
-        assert_eq!(found.offsets(), wanted.offsets());
-        assert_eq!(found.columns().unwrap().2, wanted.columns().unwrap().2);
-        assert_eq!(found.weights(), wanted.weights());
+        assert_eq!(result.offsets(), expected.offsets());
+        assert_eq!(result.columns().unwrap().2, expected.columns().unwrap().2);
+        assert_eq!(result.weights(), expected.weights());
     }
 }
 
@@ -77,15 +77,15 @@ fn a_pass_over_a_shard_is_one_over_its_table() {
 #[test]
 fn refuses_what_is_no_shard() {
     let bytes = Shard::of(&table(true)).unwrap().bytes().to_vec();
-    let said = |bytes: &[u8]| Shard::from_bytes(bytes, true).unwrap_err().to_string();
-    assert!(said(&[]).contains("not a shard"));
-    assert!(said(&bytes[..100]).contains("100 bytes"));
-    assert!(said(&bytes[..bytes.len() - 64]).contains("bytes long"));
+    let error_of = |bytes: &[u8]| Shard::from_bytes(bytes, true).unwrap_err().to_string();
+    assert!(error_of(&[]).contains("not a shard"));
+    assert!(error_of(&bytes[..100]).contains("100 bytes"));
+    assert!(error_of(&bytes[..bytes.len() - 64]).contains("bytes long"));
     let mut newer = bytes.clone();
     newer[8] = 9;
-    assert!(said(&newer).contains("version 9"));
-    let gone = Shard::read(Path::new("/nowhere/at/all"), true).unwrap_err();
-    assert!(matches!(gone, Error::File(message) if message.contains("/nowhere/at/all")));
+    assert!(error_of(&newer).contains("version 9"));
+    let missing = Shard::read(Path::new("/nowhere/at/all"), true).unwrap_err();
+    assert!(matches!(missing, Error::File(message) if message.contains("/nowhere/at/all")));
 }
 
 /// A shard of which one number was changed and the checksums made to fit.

@@ -270,19 +270,19 @@ fn race(
     chosen: &mut [u32],
     keys: &mut Vec<(f64, u32)>,
 ) -> Result<()> {
-    let mut taken = copied(&chosen[..done])?;
-    taken.sort_unstable();
+    let mut used = copied(&chosen[..done])?;
+    used.sort_unstable();
     keys.clear();
     reserve(keys, weights.len())?;
     for (worker, &weight) in weights.iter().enumerate() {
-        if weight > 0.0 && taken.binary_search(&(worker as u32)).is_err() {
+        if weight > 0.0 && used.binary_search(&(worker as u32)).is_err() {
             // In logarithms, because a quotient by a tiny weight could overflow and tie.
             keys.push(((-(1.0 - unit(rng)).ln()).ln() - weight.ln(), worker as u32));
         }
     }
-    let wanted = chosen.len() - done;
-    if wanted < keys.len() {
-        keys.select_nth_unstable_by(wanted, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let n_missing = chosen.len() - done;
+    if n_missing < keys.len() {
+        keys.select_nth_unstable_by(n_missing, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     }
     for (slot, key) in chosen[done..].iter_mut().zip(keys.iter()) {
         *slot = key.1;

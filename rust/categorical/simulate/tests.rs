@@ -160,8 +160,8 @@ fn every_worker_is_as_likely_as_any_other() {
 fn counts_per_task_are_uniform_over_the_range() {
     let crowd = Crowd::new(50_000, 10, 2);
     let counts = count(&run(&crowd.spec(Pattern::PerTaskRange(2, 5))).tasks, 50_000);
-    for wanted in 2..=5 {
-        assert!(fits(counts.iter().filter(|&&c| c == wanted).count(), 50_000, 0.25));
+    for size in 2..=5 {
+        assert!(fits(counts.iter().filter(|&&c| c == size).count(), 50_000, 0.25));
     }
     assert!(counts.iter().all(|c| (2..=5).contains(c)));
 }
@@ -233,9 +233,9 @@ fn colluders_copy_and_the_others_do_not() {
     let mut spec = crowd.spec(Pattern::PerTask(5));
     spec.collusion = Some(Collusion { groups: &groups, copying: 1.0 });
     let agreements = |draw: &Draw, a: u32, b: u32| {
-        let said: HashMap<(u32, u32), u16> =
+        let labels: HashMap<(u32, u32), u16> =
             draw.tasks.iter().zip(&draw.workers).zip(&draw.labels).map(|((&t, &w), &l)| ((t, w), l)).collect();
-        (0..n_tasks as u32).filter(|&task| said[&(task, a)] == said[&(task, b)]).count()
+        (0..n_tasks as u32).filter(|&task| labels[&(task, a)] == labels[&(task, b)]).count()
     };
     let draw = run(&spec);
     assert_eq!(agreements(&draw, 1, 2), n_tasks);

@@ -106,9 +106,9 @@ proptest! {
         let (all, all_weights) = (triples_of(&table), table.weights().unwrap());
         let rows: Vec<Triple> = (0..log.len()).filter(marked).map(|i| all[i]).collect();
         let weights: Vec<f64> = (0..log.len()).filter(marked).map(|i| all_weights[i]).collect();
-        let kept = table.keep(&mask).unwrap();
-        prop_assert_eq!((kept.n_tasks(), kept.n_workers(), kept.n_labels(), kept.n_classes()), (12, 7, 300, 200));
-        prop_assert_eq!((triples_of(&kept), kept.weights().unwrap()), (rows.clone(), &weights[..]));
+        let selection = table.keep(&mask).unwrap();
+        prop_assert_eq!((selection.n_tasks(), selection.n_workers(), selection.n_labels(), selection.n_classes()), (12, 7, 300, 200));
+        prop_assert_eq!((triples_of(&selection), selection.weights().unwrap()), (rows.clone(), &weights[..]));
         // Tasks and workers without rows leave; the others move up.
         let place = |codes: Vec<u32>| -> Vec<u32> {
             let distinct: std::collections::BTreeSet<u32> = codes.iter().copied().collect();
@@ -116,7 +116,7 @@ proptest! {
         };
         let tasks = place(rows.iter().map(|row| row.0).collect());
         let workers = place(rows.iter().map(|row| row.1).collect());
-        let rest = kept.compacted().unwrap();
+        let rest = selection.compacted().unwrap();
         let expected: Vec<Triple> = (0..rows.len()).map(|i| (tasks[i], workers[i], rows[i].2)).collect();
         prop_assert_eq!((triples_of(&rest), rest.weights().unwrap()), (expected, &weights[..]));
         prop_assert!(rest.worker_counts().unwrap().iter().all(|&n| n > 0) && rest.offsets().is_sorted_by(|a, b| a < b));
@@ -128,13 +128,13 @@ proptest! {
         let codes: Vec<u16> = (0..300).map(|label| (label * step) % n_labels).collect();
         let weights: Vec<f64> = (0..log.len()).map(|i| (i * 37 % 11) as f64).collect();
         let table = weighted(&log, Some(&weights), (12, 7, 300), Repeats::Keep).unwrap();
-        let found = table.recoded(&codes, n_labels.into(), 5, &Control::default()).unwrap();
+        let result = table.recoded(&codes, n_labels.into(), 5, &Control::default()).unwrap();
         let log: Vec<Triple> = log.iter().map(|&(t, w, l)| (t, w, codes[usize::from(l)])).collect();
         let expected = weighted(&log, Some(&weights), (12, 7, n_labels.into()), Repeats::Keep).unwrap();
-        prop_assert_eq!(triples_of(&found), triples_of(&expected));
-        prop_assert_eq!(found.weights(), expected.weights());
-        prop_assert_eq!((found.n_labels(), found.n_classes()), (n_labels.into(), 5));
-        prop_assert_eq!(matches!(found.labels(), Labels::Wide(_)), wide);
+        prop_assert_eq!(triples_of(&result), triples_of(&expected));
+        prop_assert_eq!(result.weights(), expected.weights());
+        prop_assert_eq!((result.n_labels(), result.n_classes()), (n_labels.into(), 5));
+        prop_assert_eq!(matches!(result.labels(), Labels::Wide(_)), wide);
     }
 
     #[test]
@@ -171,8 +171,8 @@ proptest! {
             }
         }
         expected.sort_unstable();
-        let found = table.weights().unwrap().iter().map(|&w| w as u64);
-        prop_assert_eq!(triples_of(&table).into_iter().zip(found).collect::<Vec<_>>(), expected.clone());
+        let weights = table.weights().unwrap().iter().map(|&w| w as u64);
+        prop_assert_eq!(triples_of(&table).into_iter().zip(weights).collect::<Vec<_>>(), expected.clone());
         let order = table.by_worker(&Control::default()).unwrap();
         let mut by_worker: Vec<(Triple, u64)> = vec![];
         for m in 0..7 {

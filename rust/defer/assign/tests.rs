@@ -10,8 +10,8 @@ fn of_equal_options_the_first_is_best() {
 /// The best total by trying every option for each case that is left.
 fn greatest(scores: &[f64], k: usize, capacities: &Capacities, counts: &mut Vec<u64>) -> f64 {
     if scores.is_empty() {
-        let kept = counts.iter().zip(&capacities.lower).all(|(c, l)| c >= l);
-        return if kept { 0.0 } else { f64::NEG_INFINITY };
+        let feasible = counts.iter().zip(&capacities.lower).all(|(c, l)| c >= l);
+        return if feasible { 0.0 } else { f64::NEG_INFINITY };
     }
     let mut most = f64::NEG_INFINITY;
     for a in 0..k {
@@ -39,8 +39,8 @@ proptest! {
         let upper: Vec<u64> = lower.iter().zip(&more).map(|(l, m)| l + m).collect();
         let Ok(capacities) = Capacities::new(&lower[..k], &upper[..k], n) else { return Ok(()) };
         let most = greatest(&scores, k, &capacities, &mut vec![0; k]);
-        let total = assign(&scores, k, &capacities, &Control::default()).map_or(f64::NEG_INFINITY, |found| {
-            found.option.iter().enumerate().map(|(i, &a)| scores[i * k + a as usize]).sum()
+        let total = assign(&scores, k, &capacities, &Control::default()).map_or(f64::NEG_INFINITY, |result| {
+            result.option.iter().enumerate().map(|(i, &a)| scores[i * k + a as usize]).sum()
         });
         prop_assert_eq!(total, most);
     }
@@ -97,8 +97,8 @@ fn moves_that_were_left_out_are_found_again() {
     let n = 2000;
     let scores: Vec<f64> = (0..n).flat_map(|i| [f64::from(i), 0.0, -f64::from(i % 7)]).collect();
     let capacities = Capacities::new(&[0, 0, 500], &[100, 2000, 2000], n as usize).unwrap();
-    let found = assign(&scores, 3, &capacities, &Control::default()).unwrap();
-    let count = |a: u32| found.option.iter().filter(|option| **option == a).count();
+    let result = assign(&scores, 3, &capacities, &Control::default()).unwrap();
+    let count = |a: u32| result.option.iter().filter(|option| **option == a).count();
     assert_eq!([count(0), count(1), count(2)], [100, 1400, 500]);
-    assert!((1900..2000).all(|row| found.option[row] == 0));
+    assert!((1900..2000).all(|row| result.option[row] == 0));
 }

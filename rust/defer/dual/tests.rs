@@ -37,7 +37,7 @@ fn tilts_are_centred_where_the_bounds_are_kept() {
     centre(&mut tilt, &[0.0, 0.0], &[0.5, 1.0]);
     assert_eq!(tilt[1] - tilt[0], 2.0);
     assert!(tilt[0] <= 0.0 && tilt[1] >= 0.0, "{tilt:?}");
-    let mut settled = [-1.0, 0.0];
-    centre(&mut settled, &[0.0, 0.0], &[0.5, 1.0]);
-    assert_eq!(settled, [-1.0, 0.0]);
+    let mut solution = [-1.0, 0.0];
+    centre(&mut solution, &[0.0, 0.0], &[0.5, 1.0]);
+    assert_eq!(solution, [-1.0, 0.0]);
 }

@@ -34,19 +34,19 @@ fn sums_are_sums_over_tilted_rows() {
     let (values, control) = (values(), Control::default());
     for weights in [None, Some(&WEIGHTS[..])] {
         let rows = Rows::new(&values, 5, weights, 0, &control).unwrap();
-        let mut wanted = Sums { shares: vec![0.0; 5], second: vec![0.0; 25], ..Sums::default() };
+        let mut expected = Sums { shares: vec![0.0; 5], second: vec![0.0; 25], ..Sums::default() };
         for (i, row) in values.chunks(5).enumerate() {
             let (p, log) = tilted(row, &TILT);
             let weight = weights.map_or(1.0, |w| w[i]);
-            wanted.weight += weight;
-            wanted.log += weight * log;
-            (0..5).for_each(|a| wanted.shares[a] += weight * p[a]);
-            (0..25).for_each(|at| wanted.second[at] += weight * p[at / 5] * p[at % 5]);
+            expected.weight += weight;
+            expected.log += weight * log;
+            (0..5).for_each(|a| expected.shares[a] += weight * p[a]);
+            (0..25).for_each(|at| expected.second[at] += weight * p[at / 5] * p[at % 5]);
         }
-        let found = sums(&rows, &TILT, true, &control).unwrap();
-        near(&[found.weight, found.log], &[wanted.weight, wanted.log]);
-        near(&found.shares, &wanted.shares);
-        near(&found.second, &wanted.second);
+        let result = sums(&rows, &TILT, true, &control).unwrap();
+        near(&[result.weight, result.log], &[expected.weight, expected.log]);
+        near(&result.shares, &expected.shares);
+        near(&result.second, &expected.second);
         assert!(sums(&rows, &TILT, false, &control).unwrap().second.is_empty());
     }
     assert_eq!(Rows::new(&values, 5, None, 0, &control).map(|rows| (rows.len(), rows.options())), Ok((7, 5)));
@@ -72,9 +72,9 @@ fn tilts_beyond_the_range_of_a_double_keep_their_logarithms() {
     let rows = Rows::new(&values, 2, None, 0, &control).unwrap();
     // exp(-900) is nothing next to 1, yet two rows have nothing else.
     let tilt = [900.0, 3.0];
-    let found = sums(&rows, &tilt, false, &control).unwrap();
-    assert!((found.log - (3.0 + 900.0 + 0.5_f64.ln() + 3.0)).abs() < 1e-9, "{}", found.log);
-    near(&found.shares, &[1.0, 2.0]);
+    let result = sums(&rows, &tilt, false, &control).unwrap();
+    assert!((result.log - (3.0 + 900.0 + 0.5_f64.ln() + 3.0)).abs() < 1e-9, "{}", result.log);
+    near(&result.shares, &[1.0, 2.0]);
     near(&apply(&rows, &tilt, &control).unwrap(), &[0.0, 1.0, 1.0, 0.0, 0.0, 1.0]);
 }
 

@@ -119,11 +119,11 @@ mod tests {
         #[test]
         fn no_permutation_is_better(k in 1_usize..6, numbers in prop::collection::vec(-3_i32..4, 25)) {
             let score: Vec<f64> = numbers[..k * k].iter().map(|&x| f64::from(x)).collect();
-            let found = assignment(&score, k, &Control::default()).unwrap();
-            let mut seen = found.clone();
-            seen.sort_unstable();
-            prop_assert_eq!(seen, (0..k as u32).collect::<Vec<_>>());
-            let total: f64 = found.iter().enumerate().map(|(i, &j)| score[i * k + j as usize]).sum();
+            let result = assignment(&score, k, &Control::default()).unwrap();
+            let mut columns = result.clone();
+            columns.sort_unstable();
+            prop_assert_eq!(columns, (0..k as u32).collect::<Vec<_>>());
+            let total: f64 = result.iter().enumerate().map(|(i, &j)| score[i * k + j as usize]).sum();
             prop_assert_eq!(total, best(&score, k, 0, &mut vec![false; k]));
         }
     }

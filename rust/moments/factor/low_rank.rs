@@ -66,7 +66,7 @@ pub fn low_rank_fit(start: &[f64], options: &Options<'_>, control: &Control) -> 
     let mut next = zeros::<f64>(n_workers.div_ceil(TURNS) * cells)?;
     let mut course = Course::default();
     while course.running(options.max_iter) {
-        let mut moved = 0.0_f64;
+        let mut change = 0.0_f64;
         for turn in 0..TURNS.min(n_workers) {
             let movers = (n_workers - turn).div_ceil(TURNS);
             let fresh = &mut next[..movers * cells];
@@ -77,16 +77,16 @@ pub fn low_rank_fit(start: &[f64], options: &Options<'_>, control: &Control) -> 
             for (i, rows) in fresh.chunks_exact(cells).enumerate() {
                 let at = (turn + i * TURNS) * cells;
                 let old = &mut factor[at..at + cells];
-                moved = old.iter().zip(rows).fold(moved, |moved, (a, b)| moved.max((a - b).abs()));
+                change = old.iter().zip(rows).fold(change, |moved, (a, b)| moved.max((a - b).abs()));
                 old.copy_from_slice(rows);
             }
         }
-        course.record(moved, control);
+        course.record(change, control);
         let largest = factor.iter().fold(0.0_f64, |most, x| most.max(x.abs()));
         if !largest.is_finite() {
             return Err(Error::invalid("the blocks are too large to be factored; divide them by a number"));
         }
-        course.converged = moved <= options.tol * largest;
+        course.converged = change <= options.tol * largest;
     }
     Ok(LowRank { factor, n_iter: course.n_iter, converged: course.converged })
 }

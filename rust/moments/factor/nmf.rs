@@ -292,8 +292,8 @@ impl Steps for Problem<'_> {
         copied(point)
     }
 
-    fn leap(&self, points: [&Vec<f64>; 3], reach: &mut Reach) -> Result<Option<Vec<f64>>> {
-        let mut point = reach.leap(points)?;
+    fn extrapolate(&self, points: [&Vec<f64>; 3], reach: &mut Reach) -> Result<Option<Vec<f64>>> {
+        let mut point = reach.extrapolate(points)?;
         if let Some(point) = &mut point {
             self.repair(point);
         }

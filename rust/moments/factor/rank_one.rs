@@ -212,20 +212,20 @@ fn descend(
     while course.running(options.max_iter) {
         let direction = step(&here)?;
         let mut size = 1.0;
-        let mut found = None;
+        let mut accepted = None;
         for _ in 0..HALVINGS {
-            let moved = x.iter().zip(&direction).map(|(x, d)| (x + size * d).clamp(-1.0, 1.0));
-            let trial: Vec<f64> = collected(moved)?;
+            let shifted = x.iter().zip(&direction).map(|(x, d)| (x + size * d).clamp(-1.0, 1.0));
+            let trial: Vec<f64> = collected(shifted)?;
             let there = evaluate(links, &trial, control)?;
             if there.objective <= here.objective + SLACK {
-                found = Some((trial, there));
+                accepted = Some((trial, there));
                 break;
             }
             size /= 2.0;
         }
-        if let Some((trial, there)) = found {
-            let moved = largest_change(&x, &trial);
-            course.converged = options.tol > 0.0 && moved <= options.tol;
+        if let Some((trial, there)) = accepted {
+            let change = largest_change(&x, &trial);
+            course.converged = options.tol > 0.0 && change <= options.tol;
             (x, here) = (trial, there);
         } else {
             course.converged = true;
@@ -314,24 +314,24 @@ fn leading(
     let mut x: Vec<f64> = collected(reach.iter().map(|&r| f64::from(u8::from(r > 0.0))))?;
     unit(&mut x, components, n_components)?;
     let mut values = zeros(n_components)?;
-    let mut found = Leading { scaled: Vec::new(), n_iter: 0, converged: false };
-    while found.n_iter < options.max_iter && !found.converged {
+    let mut result = Leading { scaled: Vec::new(), n_iter: 0, converged: false };
+    while result.n_iter < options.max_iter && !result.converged {
         let mut next = links.each(control, |i, ends| {
-            let seen = Sum::of(ends.iter().map(|end| entry(end) * x[end.partner as usize]));
-            seen + (f64::max(values[of(i)], 0.0) * x[i] * x[i] + shift[of(i)]) * x[i]
+            let product = Sum::of(ends.iter().map(|end| entry(end) * x[end.partner as usize]));
+            product + (f64::max(values[of(i)], 0.0) * x[i] * x[i] + shift[of(i)]) * x[i]
         })?;
         let products = (0..n).map(|i| x[i] * (next[i] - shift[of(i)] * x[i]));
         let before = std::mem::replace(&mut values, by_component(products, components, n_components)?);
         unit(&mut next, components, n_components)?;
-        found.n_iter += 1;
+        result.n_iter += 1;
         // The value feeds the diagonal, which can still be on its way when the vector stands.
-        let settled = values.iter().zip(&before).all(|(a, b)| (a - b).abs() <= options.tol * a.abs());
-        found.converged = options.tol > 0.0 && settled && largest_change(&x, &next) <= options.tol;
+        let converged = values.iter().zip(&before).all(|(a, b)| (a - b).abs() <= options.tol * a.abs());
+        result.converged = options.tol > 0.0 && converged && largest_change(&x, &next) <= options.tol;
         x = next;
-        control.report(found.n_iter, f64::NAN);
+        control.report(result.n_iter, f64::NAN);
     }
-    found.scaled = collected((0..n).map(|i| x[i] * values[of(i)].max(0.0).sqrt()))?;
-    Ok(found)
+    result.scaled = collected((0..n).map(|i| x[i] * values[of(i)].max(0.0).sqrt()))?;
+    Ok(result)
 }
 
 /// Sums over each component's workers.
@@ -436,8 +436,8 @@ fn signs(links: &Links, x: &[f64], control: &Control) -> Result<Vec<f64>> {
     let mut sides: Vec<f64> = filled(1.0, links.len())?;
     for _ in 0..SIGN_STEPS {
         let mut next = links.each(control, |worker, ends| {
-            let seen = Sum::of(ends.iter().map(|end| pull(end) * sides[end.partner as usize]));
-            let side = 0.5 * (sides[worker] + divide(seen, reach[worker]));
+            let product = Sum::of(ends.iter().map(|end| pull(end) * sides[end.partner as usize]));
+            let side = 0.5 * (sides[worker] + divide(product, reach[worker]));
             if side.abs() < BALANCED { 0.0 } else { side }
         })?;
         let largest = next.iter().fold(0.0_f64, |a, b| a.max(b.abs()));
@@ -445,9 +445,9 @@ fn signs(links: &Links, x: &[f64], control: &Control) -> Result<Vec<f64>> {
             break;
         }
         next.iter_mut().for_each(|side| *side /= largest);
-        let moved = largest_change(&sides, &next);
+        let change = largest_change(&sides, &next);
         sides = next;
-        if moved <= BALANCED {
+        if change <= BALANCED {
             break;
         }
     }

@@ -107,8 +107,8 @@ mod tests {
         #[test]
         fn logarithms_are_accurate(exponent in -1000.0_f64..1000.0, near in -0.5_f64..0.5) {
             for x in [exponent.exp2(), 1.0 + near, 1.0 + 1e-9 * near] {
-                let (found, wanted) = (Lanes([x; LANES]).ln().0[0], x.ln());
-                prop_assert!((found - wanted).abs() <= 4.0 * f64::EPSILON * wanted.abs(), "ln {x}: {found}");
+                let (result, expected) = (Lanes([x; LANES]).ln().0[0], x.ln());
+                prop_assert!((result - expected).abs() <= 4.0 * f64::EPSILON * expected.abs(), "ln {x}: {result}");
             }
         }
     }

@@ -223,14 +223,14 @@ impl Solver {
     fn minimise(&mut self) -> f64 {
         let (k, n) = (self.k, self.free.len());
         for i in 0..n {
-            let known: f64 = (0..i).map(|h| self.at(h, self.free[i]) * self.u[h]).sum();
-            self.u[i] = (1.0 - known) / self.at(i, self.free[i]);
+            let partial: f64 = (0..i).map(|h| self.at(h, self.free[i]) * self.u[h]).sum();
+            self.u[i] = (1.0 - partial) / self.at(i, self.free[i]);
         }
         let short = 1.0 - (0..n).map(|i| self.u[i] * self.at(i, k)).sum::<f64>();
         let slope = short / dot(&self.u[..n], &self.u[..n]);
         for i in (0..n).rev() {
-            let known: f64 = (i + 1..n).map(|h| self.at(i, self.free[h]) * self.z[h]).sum();
-            self.z[i] = (self.at(i, k) + slope * self.u[i] - known) / self.at(i, self.free[i]);
+            let partial: f64 = (i + 1..n).map(|h| self.at(i, self.free[h]) * self.z[h]).sum();
+            self.z[i] = (self.at(i, k) + slope * self.u[i] - partial) / self.at(i, self.free[i]);
         }
         if n == 1 {
             self.z[0] = 1.0;

@@ -22,12 +22,12 @@ fn truth() -> (Vec<f64>, Vec<f64>) {
 /// Another point, near the truth.
 fn elsewhere() -> (Vec<f64>, Vec<f64>) {
     let (_, confusion) = truth();
-    let moved = confusion.chunks_exact(3).enumerate().flat_map(|(i, row)| {
+    let permuted = confusion.chunks_exact(3).enumerate().flat_map(|(i, row)| {
         let row: Vec<f64> = row.iter().enumerate().map(|(l, p)| p + 0.05 * ((i + 2 * l) % 3) as f64).collect();
         let total: f64 = row.iter().sum();
         row.into_iter().map(move |p| p / total)
     });
-    (vec![0.4, 0.35, 0.25], moved.collect())
+    (vec![0.4, 0.35, 0.25], permuted.collect())
 }
 
 /// What the workers of a group say together, the first one's label first.
@@ -36,8 +36,9 @@ fn moment(prior: &[f64], confusion: &[f64], group: &[u32]) -> Vec<f64> {
     (0..k.pow(group.len() as u32))
         .map(|cell| {
             let label = |place: usize| cell / k.pow((group.len() - 1 - place) as u32) % k;
-            let said = |class: usize, place: usize| confusion[(group[place] as usize * k + class) * k + label(place)];
-            (0..k).map(|c| prior[c] * (0..group.len()).map(|place| said(c, place)).product::<f64>()).sum()
+            let probability =
+                |class: usize, place: usize| confusion[(group[place] as usize * k + class) * k + label(place)];
+            (0..k).map(|c| prior[c] * (0..group.len()).map(|place| probability(c, place)).product::<f64>()).sum()
         })
         .collect()
 }

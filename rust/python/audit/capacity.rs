@@ -22,7 +22,7 @@ pub fn channel_capacity<'py>(
 ) -> PyResult<Capacities<'py>> {
     let [n_workers, n_classes, n_labels] = shape("confusion", &confusion, [None; 3])?;
     let (channels, stop) = (slice("confusion", &confusion)?, Stop { tol, max_iter });
-    let found = work(py, None, |control| capacities(channels, n_classes, n_labels, stop, control))?;
-    let (capacity, prior, gap) = found;
+    let result = work(py, None, |control| capacities(channels, n_classes, n_labels, stop, control))?;
+    let (capacity, prior, gap) = result;
     Ok((PyArray1::from_vec(py, capacity), array(py, [n_workers, n_classes], prior)?, PyArray1::from_vec(py, gap)))
 }

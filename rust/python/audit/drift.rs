@@ -13,7 +13,7 @@ use crate::python::{array, slice, work};
 impl Table {
     /// Workers whose answers change along an order of the annotations, given what is believed of classes and workers.
     ///
-    /// A dictionary, by worker: p, at (answers before the change), what (label or their number), shares (before, after), told.
+    /// A dictionary, by worker: p, at (answers before the change), what (label or their number), shares (before, after), `told` (number of answers).
     #[pyo3(signature = (posterior, confusion, strata, when, *, share=0.0, progress=None))]
     #[allow(clippy::too_many_arguments, clippy::needless_pass_by_value)]
     fn answer_drift<'py>(

@@ -86,10 +86,10 @@ impl Table {
         confusion: PyReadonlyArrayDyn<'py, f64>,
     ) -> PyResult<Sums<'py>> {
         let (posterior, confusion) = (slice("posterior", &posterior)?, slice("confusion", &confusion)?);
-        let found =
+        let result =
             work(py, None, |control| leave_one_out::leave_one_out_sums(&self.0, posterior, confusion, control))?;
         let [m, k, _] = self.blocks();
-        Ok((array(py, self.blocks(), found.cross)?, array(py, [m, k], found.squares)?))
+        Ok((array(py, self.blocks(), result.cross)?, array(py, [m, k], result.squares)?))
     }
 
     /// What each worker is charged with for answers that others contradict, and how many such answers they gave.
@@ -104,7 +104,7 @@ impl Table {
         hard: bool,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Charges<'py>> {
-        let found = work(py, progress.as_ref(), |control| reputation::penalties(&self.0, hard, control))?;
-        Ok((PyArray1::from_vec(py, found.units), PyArray1::from_vec(py, found.n_contested)))
+        let result = work(py, progress.as_ref(), |control| reputation::penalties(&self.0, hard, control))?;
+        Ok((PyArray1::from_vec(py, result.units), PyArray1::from_vec(py, result.n_contested)))
     }
 }

@@ -15,6 +15,6 @@ type Winners<'py> = (Bound<'py, PyArray1<u16>>, Bound<'py, PyArray1<bool>>);
 pub fn winners<'py>(py: Python<'py>, rows: PyReadonlyArrayDyn<'py, f64>) -> PyResult<Winners<'py>> {
     let width = rows.shape().last().copied().unwrap_or(0);
     let rows = slice("rows", &rows)?;
-    let (winner, tied) = work(py, None, |control| num::winners(rows, width, control))?;
-    Ok((PyArray1::from_vec(py, winner), PyArray1::from_vec(py, tied)))
+    let (winner, ties) = work(py, None, |control| num::winners(rows, width, control))?;
+    Ok((PyArray1::from_vec(py, winner), PyArray1::from_vec(py, ties)))
 }

@@ -31,12 +31,12 @@ impl Table {
             tol,
         };
         let fit = work(py, progress.as_ref(), |control| glad::glad_fit(&self.0, &options, control))?;
-        let found = Found::new(py)
+        let output = Found::new(py)
             .array("posterior", self.rows(), fit.posterior)?
             .list("ability", fit.ability)?
             .list("ease", fit.ease)?
             .list("accuracy", fit.accuracy)?;
-        Ok(found.course(fit.history, fit.n_iter, fit.converged)?.dict())
+        Ok(output.course(fit.history, fit.n_iter, fit.converged)?.dict())
     }
 
     /// Class posteriors (tasks × classes) of tasks labeled by workers of known ability.

@@ -28,11 +28,11 @@ pub fn linked_beliefs<'py>(
     };
     let [n, k] = shape("evidence", &evidence, [None, None])?;
     let evidence = slice("evidence", &evidence)?;
-    let found = work(py, None, |control| propagate(&graph, evidence, k, strength, max_sweeps, tol, control))?;
-    let made = Found::new(py)
-        .array("posterior", [n, k], found.posterior)?
-        .with("agreement", found.agreement)?
-        .with("n_sweeps", found.sweeps)?
-        .with("change", found.change)?;
-    Ok(made.dict())
+    let result = work(py, None, |control| propagate(&graph, evidence, k, strength, max_sweeps, tol, control))?;
+    let output = Found::new(py)
+        .array("posterior", [n, k], result.posterior)?
+        .with("agreement", result.agreement)?
+        .with("n_sweeps", result.sweeps)?
+        .with("change", result.change)?;
+    Ok(output.dict())
 }

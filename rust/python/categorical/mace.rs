@@ -35,11 +35,11 @@ impl Table {
             tol,
         };
         let fit = work(py, progress.as_ref(), |control| mace::mace_fit(&self.0, &options, control))?;
-        let found = Found::new(py).array("posterior", self.rows(), fit.posterior)?.list("know", fit.know)?.array(
+        let output = Found::new(py).array("posterior", self.rows(), fit.posterior)?.list("know", fit.know)?.array(
             "strategies",
             [self.0.n_workers(), self.0.n_labels()],
             fit.strategies,
         )?;
-        Ok(found.course(fit.history, fit.n_iter, fit.converged)?.dict())
+        Ok(output.course(fit.history, fit.n_iter, fit.converged)?.dict())
     }
 }

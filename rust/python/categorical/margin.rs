@@ -24,8 +24,8 @@ impl Table {
     ) -> PyResult<Bound<'py, PyDict>> {
         let options = vote::Options { cost, margin, max_iter, tol };
         let fit = work(py, progress.as_ref(), |control| vote::margin_fit(&self.0, &options, control))?;
-        let found = Found::new(py).list("weights", fit.weights)?.list("answers", fit.answers)?;
-        Ok(found.course(fit.history, fit.n_iter, fit.converged)?.dict())
+        let output = Found::new(py).list("weights", fit.weights)?.list("answers", fit.answers)?;
+        Ok(output.course(fit.history, fit.n_iter, fit.converged)?.dict())
     }
 
     /// Draws from the posterior of a Crowd-SVM, from the majority vote, and averages.
@@ -45,11 +45,11 @@ impl Table {
     ) -> PyResult<Bound<'py, PyDict>> {
         let options = gibbs::Options { cost, margin, variance, pseudo_count, draws, burn_in, seed };
         let fit = work(py, progress.as_ref(), |control| gibbs::crowd_svm_fit(&self.0, &options, control))?;
-        let found = Found::new(py)
+        let output = Found::new(py)
             .array("posterior", self.rows(), fit.posterior)?
             .array("confusion", self.blocks(), fit.confusion)?
             .list("weights", fit.weights)?;
-        Ok(found.dict())
+        Ok(output.dict())
     }
 
     /// Class posteriors (tasks × classes) under given confusion matrices and weights.

@@ -26,12 +26,12 @@ impl Table {
         let options = minimax::Options { ordinal, worker_penalty, task_penalty, max_iter, tol };
         let fit = work(py, progress.as_ref(), |control| minimax::minimax_fit(&self.0, &options, control))?;
         let [n, k] = self.rows();
-        let found = Found::new(py)
+        let output = Found::new(py)
             .array("posterior", self.rows(), fit.posterior)?
             .array("confusion", self.blocks(), fit.confusion)?
             .array("sigma", self.blocks(), fit.sigma)?
             .array("tau", [n, k, k], fit.tau)?;
-        Ok(found.course(fit.history, fit.n_iter, fit.converged)?.dict())
+        Ok(output.course(fit.history, fit.n_iter, fit.converged)?.dict())
     }
 
     /// Class posteriors (tasks × classes) of tasks labeled by workers of known multipliers.

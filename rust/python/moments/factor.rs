@@ -145,8 +145,8 @@ pub fn cpd_fit<'py>(
 fn dictionary(py: Python<'_>, fit: Fit) -> PyResult<Bound<'_, PyDict>> {
     let k = fit.prior.len();
     let n_workers = fit.confusion.len() / (k * k);
-    let found = Found::new(py).list("prior", fit.prior)?.array("confusion", [n_workers, k, k], fit.confusion)?;
-    Ok(found.course(fit.history, fit.n_iter, fit.converged)?.dict())
+    let output = Found::new(py).list("prior", fit.prior)?.array("confusion", [n_workers, k, k], fit.confusion)?;
+    Ok(output.course(fit.history, fit.n_iter, fit.converged)?.dict())
 }
 
 #[pymethods]

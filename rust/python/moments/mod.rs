@@ -40,13 +40,13 @@ impl Table {
         joint: bool,
     ) -> PyResult<Pairs<'py>> {
         let k = self.0.n_labels();
-        let found =
+        let result =
             work(py, None, |control| moments::moments_pairs(&self.0, min_overlap, max_partners, joint, control))?;
-        let n = found.overlap.len();
+        let n = result.overlap.len();
         Ok((
-            array(py, [n, 2], found.pairs)?,
-            PyArray1::from_vec(py, found.overlap),
-            array(py, [if joint { n } else { 0 }, k, k], found.joint)?,
+            array(py, [n, 2], result.pairs)?,
+            PyArray1::from_vec(py, result.overlap),
+            array(py, [if joint { n } else { 0 }, k, k], result.joint)?,
         ))
     }
 
@@ -65,14 +65,14 @@ impl Table {
         joint: bool,
     ) -> PyResult<Triples<'py>> {
         let (k, pairs) = (self.0.n_labels(), slice("pairs", &pairs)?);
-        let found = work(py, None, |control| {
+        let result = work(py, None, |control| {
             moments::moments_triples(&self.0, pairs, min_overlap, max_triples, joint, control)
         })?;
-        let n = found.overlap.len();
+        let n = result.overlap.len();
         Ok((
-            array(py, [n, 3], found.triples)?,
-            PyArray1::from_vec(py, found.overlap),
-            array(py, [if joint { n } else { 0 }, k, k, k], found.joint)?,
+            array(py, [n, 3], result.triples)?,
+            PyArray1::from_vec(py, result.overlap),
+            array(py, [if joint { n } else { 0 }, k, k, k], result.joint)?,
         ))
     }
 
@@ -85,11 +85,11 @@ impl Table {
         groups: PyReadonlyArrayDyn<'py, u8>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let (k, groups) = (self.0.n_labels(), slice("groups", &groups)?);
-        let found = work(py, None, |control| moments::moments_groups(&self.0, groups, control))?;
+        let groups_result = work(py, None, |control| moments::moments_groups(&self.0, groups, control))?;
         let result = PyDict::new(py);
-        result.set_item("second", array(py, [3, k, k], found.second)?)?;
-        result.set_item("third", array(py, [k, k, k], found.third)?)?;
-        result.set_item("n_tasks", found.n_tasks)?;
+        result.set_item("second", array(py, [3, k, k], groups_result.second)?)?;
+        result.set_item("third", array(py, [k, k, k], groups_result.third)?)?;
+        result.set_item("n_tasks", groups_result.n_tasks)?;
         Ok(result)
     }
 
@@ -98,8 +98,8 @@ impl Table {
     #[allow(clippy::needless_pass_by_value)]
     fn moments_cross<'py>(&self, py: Python<'py>, groups: PyReadonlyArrayDyn<'py, u8>) -> PyResult<Cross<'py>> {
         let groups = slice("groups", &groups)?;
-        let found = work(py, None, |control| moments::moments_cross(&self.0, groups, control))?;
-        Ok((array(py, self.blocks(), found.cross)?, PyArray1::from_vec(py, found.overlap)))
+        let result = work(py, None, |control| moments::moments_cross(&self.0, groups, control))?;
+        Ok((array(py, self.blocks(), result.cross)?, PyArray1::from_vec(py, result.overlap)))
     }
 }
 

@@ -59,8 +59,8 @@ pub fn rank_one_fit<'py>(
             Method::Msr => rank_one::msr(&links, trim, &options, control),
         }
     })?;
-    let found = Found::new(py).list("vector", fit.vector)?;
-    Ok(found.course(fit.history, fit.n_iter, fit.converged)?.dict())
+    let output = Found::new(py).list("vector", fit.vector)?;
+    Ok(output.course(fit.history, fit.n_iter, fit.converged)?.dict())
 }
 
 /// Component of each worker in the graph of the pairs, and whether the component has a cycle of odd length.

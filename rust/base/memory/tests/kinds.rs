@@ -118,11 +118,11 @@ fn comparisons_survive_a_refused_allocation() {
 #[test]
 fn rankings_survive_a_refused_allocation() {
     let (offsets, items, workers) = ([0, 3, 5, 8, 10], [0, 1, 2, 2, 3, 3, 1, 0, 0, 2], [0, 1, 0, 2]);
-    let made = |control: &Control| {
+    let build = |control: &Control| {
         pairwise::Rankings::new(&offsets, &items, &workers, Some(&[1.0, 2.0, 1.0, 0.5]), [4, 3], control)
     };
-    assert_refused("rankings", made);
-    let table = made(&Control::default()).unwrap();
+    assert_refused("rankings", build);
+    let table = build(&Control::default()).unwrap();
     for (slopes, by_worker) in [(false, false), (true, true)] {
         let options = pairwise::LuceOptions {
             slopes,
@@ -175,9 +175,9 @@ fn ordered_crowds_survive_a_refused_allocation() {
 fn boxes_and_masks_survive_a_refused_allocation() {
     let boxes = [0.0, 0.0, 4.0, 4.0, 0.5, 0.0, 4.5, 4.0, 0.6, 0.0, 4.6, 4.0];
     let tasks = objects::Tasks(&[0, 3]);
-    let drawn = boxes::Drawn { tasks, workers: &[0, 1, 2], numbers: &boxes, dims: 4 };
-    assert_refused("matches of boxes", |control| boxes::match_boxes(&drawn, 0.4, 0.0, control));
-    let points = boxes::Drawn { numbers: &[0.0, 0.0, 1.0, 0.0, 1.5, 0.0], dims: 2, ..drawn };
+    let crowd = boxes::Drawn { tasks, workers: &[0, 1, 2], numbers: &boxes, dims: 4 };
+    assert_refused("matches of boxes", |control| boxes::match_boxes(&crowd, 0.4, 0.0, control));
+    let points = boxes::Drawn { numbers: &[0.0, 0.0, 1.0, 0.0, 1.5, 0.0], dims: 2, ..crowd };
     assert_refused("matches of points", |control| boxes::match_boxes(&points, 0.4, 1.0, control));
     assert_refused("nearest points", |control| boxes::nearest_points(&points, control));
     let drawings = masks::Drawings {
@@ -197,10 +197,10 @@ fn boxes_and_masks_survive_a_refused_allocation() {
     let hands = masks::Hands { workers: &[0, 1], weights: &[1.0; 2], n_workers: 2, n_classes: 3 };
     let options = masks::StapleOptions { asymmetry: 0.3, strength: None, max_iter: 3, tol: 1e-4, chances: true };
     assert_refused("recalls of pixels", |control| masks::staple(&drawings, hands, options, control));
-    let given = masks::Given { begins: &[1, 5], ends: &[3, 6], classes: &[1, 2] };
+    let pixel_runs = masks::Given { begins: &[1, 5], ends: &[3, 6], classes: &[1, 2] };
     assert_refused("runs of pixels", |_| masks::mask_runs(&[0_u8, 1, 1, 0]));
-    assert_refused("pixels of runs", |_| masks::mask_pixels::<u16>(given, 8));
-    assert_refused("run-lengths", |_| masks::coco_lengths(given, &[2, 4]));
+    assert_refused("pixels of runs", |_| masks::mask_pixels::<u16>(pixel_runs, 8));
+    assert_refused("run-lengths", |_| masks::coco_lengths(pixel_runs, &[2, 4]));
     assert_refused("runs of run-lengths", |_| masks::coco_runs(&[3, 5], &[0, 1], &[2, 4]));
     assert_refused("run-lengths as text", |_| masks::coco_counts(b"5220003"));
     let corners = [0.0, 0.0, 3.0, 0.0, 3.0, 3.0, 0.0, 3.0];

@@ -30,11 +30,11 @@ proptest! {
         let table = of_rows(&rows, weighted.then_some(&weights[..]), [12, 5, k]);
         let start = if majority { Start::Majority } else { Start::Shares };
         let options = Options { start, pseudo: [2.0, 1.0], class_pseudo: pseudo, max_iter: 7, tol: 0.0 };
-        let found = fit(&table, &options, &Control::default()).unwrap();
+        let result = fit(&table, &options, &Control::default()).unwrap();
         // One-coin ties a whole matrix of pseudo-counts to two.
         let mut matrix = vec![1.0 / (k * (k - 1)) as f64; k * k];
         (0..k).for_each(|class| matrix[class * k + class] = 2.0 / k as f64);
-        let wanted = em::fit(&table, &em::Options {
+        let expected = em::fit(&table, &em::Options {
             model: em::Model::OneCoin,
             assignment: em::Assignment::Soft,
             start: if majority { em::Start::Majority } else { em::Start::Shares },
@@ -45,12 +45,12 @@ proptest! {
             max_iter: 7,
             tol: 0.0,
         }, &Control::default()).unwrap();
-        for (a, b) in dense(&found, k).iter().zip(&wanted.posterior) {
+        for (a, b) in dense(&result, k).iter().zip(&expected.posterior) {
             prop_assert!((a - b).abs() < 1e-9, "{a} {b}");
         }
-        for (a, b) in found.history.iter().zip(&wanted.history) {
+        for (a, b) in result.history.iter().zip(&expected.history) {
             prop_assert!((a - b).abs() < 1e-8 * b.abs().max(1.0), "{a} {b}");
         }
-        prop_assert!(found.prior.iter().zip(&wanted.prior).all(|(a, b)| (a - b).abs() < 1e-10));
+        prop_assert!(result.prior.iter().zip(&expected.prior).all(|(a, b)| (a - b).abs() < 1e-10));
     }
 }

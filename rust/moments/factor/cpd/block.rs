@@ -56,13 +56,13 @@ pub(super) fn improve(
 ) -> Result<()> {
     let before = value(&block.gram, &block.linear, x, k, width);
     let better = |candidate: &[f64]| value(&block.gram, &block.linear, candidate, k, width) < before;
-    if let Some(found) = admm(block, x, k, width, dual, penalty)?.filter(|found| better(found)) {
-        x.copy_from_slice(&found);
+    if let Some(solution) = admm(block, x, k, width, dual, penalty)?.filter(|candidate| better(candidate)) {
+        x.copy_from_slice(&solution);
         return Ok(());
     }
-    let found = projected_gradient(block, x, k, width)?;
-    if better(&found) {
-        x.copy_from_slice(&found);
+    let solution = projected_gradient(block, x, k, width)?;
+    if better(&solution) {
+        x.copy_from_slice(&solution);
     }
     Ok(())
 }

@@ -123,8 +123,8 @@ pub(super) struct Scratch {
 impl Scratch {
     pub fn new(k: usize) -> Result<Self> {
         let table = || filled(Lanes::ZERO, k * k);
-        let (own, other, seen, ratio, factor) = (table()?, table()?, table()?, table()?, table()?);
-        Ok(Self { own, other, seen, ratio, factor, objective: Lanes::ZERO })
+        let (own, other, total, ratio, factor) = (table()?, table()?, table()?, table()?, table()?);
+        Ok(Self { own, other, seen: total, ratio, factor, objective: Lanes::ZERO })
     }
 
     pub fn open(&mut self, own: &[f64], prior: &[f64]) {
@@ -140,10 +140,10 @@ impl Scratch {
     #[inline(always)]
     fn make(&mut self, k: usize, group: &Group<'_>, others: [&[f64]; LANES]) {
         let kk = k * k;
-        let (own, other, seen) = (&self.own[..kk], &mut self.other[..kk], &mut self.seen[..kk]);
+        let (own, other, total) = (&self.own[..kk], &mut self.other[..kk], &mut self.seen[..kk]);
         let (ratio, factor) = (&mut self.ratio[..kk], &mut self.factor[..kk]);
         side_by_side(&others, other);
-        side_by_side(&group.counts, seen);
+        side_by_side(&group.counts, total);
         // One thing at a time, for all labels: a logarithm waits for its division, but not for that of the next.
         ratio.fill(Lanes::ZERO);
         for c in 0..k {
@@ -155,7 +155,7 @@ impl Scratch {
         }
         for b in 0..k {
             for l in 0..k {
-                ratio[b * k + l] = group.shares * seen[l * k + b] / ratio[b * k + l];
+                ratio[b * k + l] = group.shares * total[l * k + b] / ratio[b * k + l];
             }
         }
         let mut objective = self.objective;
@@ -163,7 +163,7 @@ impl Scratch {
             for l in 0..k {
                 // Nothing seen adds nothing, whatever the logarithm.
                 let log = ratio[b * k + l].max(Lanes::all(f64::MIN_POSITIVE)).ln();
-                objective = objective - group.weights * group.shares * seen[l * k + b] * log;
+                objective = objective - group.weights * group.shares * total[l * k + b] * log;
             }
         }
         self.objective = objective;

@@ -131,8 +131,8 @@ fn no_order_of_workers_decides_what_is_balanced() {
     };
     let usual = fits(&pairs);
     for order in [[3, 1, 2, 0], [1, 0, 3, 2], [2, 3, 0, 1], [1, 2, 3, 0], [0, 2, 3, 1]] {
-        let moved = fits(&pairs.map(|worker: u32| order[worker as usize]));
-        for (usual, moved) in usual.iter().zip(&moved) {
+        let reordered = fits(&pairs.map(|worker: u32| order[worker as usize]));
+        for (usual, moved) in usual.iter().zip(&reordered) {
             let back: Vec<f64> = order.iter().map(|&to| moved[to as usize]).collect();
             assert_eq!(*usual, back, "{order:?}");
         }

@@ -48,7 +48,7 @@ pub fn bayes_fit<'py>(
         max_iter,
         tol,
     };
-    let (found, sizes, concentration, class_concentration) = match Holder::new(votes)? {
+    let (result, sizes, concentration, class_concentration) = match Holder::new(votes)? {
         Holder::Table(table) => {
             let fit = work(py, progress.as_ref(), |control| em::fit_bayes(&table.0, &options, control))?;
             let sizes = table.sizes();
@@ -62,6 +62,6 @@ pub fn bayes_fit<'py>(
         }
     };
     let Sizes { n_workers, shape } = sizes;
-    let found = found.array("concentration", [n_workers, shape.classes, shape.labels], concentration)?;
-    Ok(found.list("class_concentration", class_concentration)?.dict())
+    let output = result.array("concentration", [n_workers, shape.classes, shape.labels], concentration)?;
+    Ok(output.list("class_concentration", class_concentration)?.dict())
 }

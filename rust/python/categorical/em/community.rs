@@ -46,10 +46,10 @@ impl Table {
             },
         };
         let fit = work(py, progress.as_ref(), |control| em::fit_community(&self.0, &options, control))?;
-        let found = Found::fit(py, self, fit.fit)?
+        let output = Found::fit(py, self, fit.fit)?
             .array("membership", [m, n], fit.membership)?
             .array("prototypes", [n, k, k], fit.prototypes)?
             .list("shares", fit.shares)?;
-        Ok(found.with("strength", fit.strength)?.dict())
+        Ok(output.with("strength", fit.strength)?.dict())
     }
 }

@@ -45,17 +45,17 @@ impl Table {
         let sampling = Sampling { n_chains, warmup, draws, keep_confusion, seed };
         let fit = work(py, progress.as_ref(), |control| em::fit_gibbs(&self.0, &options, &sampling, control))?;
         let (m, k) = (self.0.n_workers(), self.0.n_labels());
-        let mut kept = Found::new(py)
+        let mut draws_output = Found::new(py)
             .array("prior", [n_chains, draws, k], fit.prior_draws)?
             .array("accuracy", [n_chains, draws, m], fit.accuracy_draws)?
             .array("log_density", [n_chains, draws], fit.log_density)?;
         if keep_confusion {
-            kept = kept.array("confusion", [n_chains, draws, m, k, k], fit.confusion_draws)?;
+            draws_output = draws_output.array("confusion", [n_chains, draws, m, k, k], fit.confusion_draws)?;
         }
-        let found = Found::new(py)
+        let output = Found::new(py)
             .array("posterior", self.rows(), fit.posterior)?
             .array("confusion", self.blocks(), fit.confusion)?
             .list("prior", fit.prior)?;
-        Ok(found.with("draws", kept.dict())?.dict())
+        Ok(output.with("draws", draws_output.dict())?.dict())
     }
 }

@@ -44,8 +44,8 @@ impl Table {
             tol,
         };
         let fit = work(py, progress.as_ref(), |control| em::fit_grouped(&self.0, &options, control))?;
-        let found = Found::fit(py, self, fit.fit)?.array("workers", self.blocks(), fit.workers)?;
-        Ok(found.array("answers", [n, k, k], fit.answers)?.dict())
+        let output = Found::fit(py, self, fit.fit)?.array("workers", self.blocks(), fit.workers)?;
+        Ok(output.array("answers", [n, k, k], fit.answers)?.dict())
     }
 
     /// Class posteriors (tasks × classes) under given matrices of workers and of their groups.

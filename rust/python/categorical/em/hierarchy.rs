@@ -95,7 +95,7 @@ pub fn crowd_prior<'py>(
 /// Adds what was learned of the crowd to a fit.
 fn with_learnt(found: Found<'_>, sizes: Sizes, learnt: Learnt) -> PyResult<Bound<'_, PyDict>> {
     let (m, k) = (sizes.n_workers, sizes.shape.classes);
-    let found = match learnt {
+    let result = match learnt {
         Learnt::Crowd(alpha) => found.array("alpha", [k, k], alpha)?,
         Learnt::Spammer { competence, guesses, strength } => {
             found.list("competence", competence)?.array("guesses", [m, k], guesses)?.with("strength", strength)?
@@ -106,7 +106,7 @@ fn with_learnt(found: Found<'_>, sizes: Sizes, learnt: Learnt) -> PyResult<Bound
             .array("covariance", [k, k], covariance)?
             .with("strength", strength)?,
     };
-    Ok(found.dict())
+    Ok(result.dict())
 }
 
 /// One step of Minka's fixed point from `alpha` towards the Dirichlet parameters that rows of counts were drawn with,
@@ -121,6 +121,6 @@ pub fn dirichlet_step<'py>(
 ) -> PyResult<Bound<'py, PyArray1<f64>>> {
     let (alpha, imaginary) = (slice("alpha", &alpha)?, slice("imaginary", &imaginary)?);
     let counts = slice("counts", &counts)?;
-    let found = pass(py, counts.len(), |control| em::dirichlet_step(alpha, counts, imaginary, control))?;
-    Ok(PyArray1::from_vec(py, found))
+    let result = pass(py, counts.len(), |control| em::dirichlet_step(alpha, counts, imaginary, control))?;
+    Ok(PyArray1::from_vec(py, result))
 }

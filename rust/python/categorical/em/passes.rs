@@ -137,9 +137,9 @@ macro_rules! part_methods {
             ) -> PyResult<()> {
                 let model = choose("model", model, &Model::NAMES)?;
                 let random = Opening::RandomVote { seed, first };
-                let named = [("shares", Opening::Shares), ("majority", Opening::Majority), ("random", random)];
-                let given = posterior.as_ref().map(|posterior| slice("posterior", posterior).map(Opening::Given));
-                let opening = given.unwrap_or_else(|| choose("start", start, &named))?;
+                let openings = [("shares", Opening::Shares), ("majority", Opening::Majority), ("random", random)];
+                let posterior_opening = posterior.as_ref().map(|posterior| slice("posterior", posterior).map(Opening::Given));
+                let opening = posterior_opening.unwrap_or_else(|| choose("start", start, &openings))?;
                 let gold = gold.as_ref().map(|g| slice("gold", g)).transpose()?;
                 let part = self.part();
                 let crowd = Crowd::of_sums(&part, model, &mut counts, &mut classes)?;
@@ -201,12 +201,12 @@ macro_rules! part_methods {
                     let factors = Factors { workers: own.as_deref().unwrap_or(factors), classes: prior };
                     em::answers(part.held, model, factors, gold, posterior, control)
                 })?;
-                let found = Found::new(py)
+                let output = Found::new(py)
                     .list("winner", answers.winner)?
                     .list("confidence", answers.confidence)?
                     .list("tied", answers.tied)?
                     .with("log_evidence", log_evidence)?;
-                Ok(if posterior { found.array("posterior", part.held.n_rows(), rows)? } else { found }.dict())
+                Ok(if posterior { output.array("posterior", part.held.n_rows(), rows)? } else { output }.dict())
             }
         }
     };
@@ -232,16 +232,16 @@ pub fn em_factors<'py>(
     let model = choose("model", model, &Model::NAMES)?;
     let [n_workers, classes, labels] = shape("confusion", &confusion, [None, None, None])?;
     let sizes = checked_sizes(n_workers, classes, labels)?;
-    let given = prior.shape().to_vec();
-    if given.len() > 2 || given.last() != Some(&classes) {
+    let shape = prior.shape().to_vec();
+    if shape.len() > 2 || shape.last() != Some(&classes) {
         return Err(PyValueError::new_err(format!(
-            "prior must hold {classes} numbers a row, not be of shape {given:?}"
+            "prior must hold {classes} numbers a row, not be of shape {shape:?}"
         )));
     }
     let parameters = if concentrations { Parameters::Concentrations } else { Parameters::Probabilities };
     let (confusion, prior) = (slice("confusion", &confusion)?, slice("prior", &prior)?);
     let (workers, classes) = work(py, None, |_| em::factors(model, parameters, sizes, prior, confusion))?;
-    Ok((array(py, [n_workers, model.n_counts(sizes.shape)], workers)?, array(py, given, classes)?.into_any()))
+    Ok((array(py, [n_workers, model.n_counts(sizes.shape)], workers)?, array(py, shape, classes)?.into_any()))
 }
 
 /// Sizes that a loop can work with.
@@ -319,8 +319,8 @@ fn answered(passes: &Bound<'_, PyAny>, sizes: Sizes, Question { model, what }: Q
     let workers = |factors| array(py, [n_workers, width], factors);
     let how = [("model", name)].into_py_dict(py)?;
     if let What::Conclude { factors, prior } = what {
-        let given = passes.call_method("conclude", (workers(factors)?, PyArray1::from_vec(py, prior)), Some(&how))?;
-        return Ok(Sums { workers: vec![], classes: vec![], log_evidence: finite_number(&given)? });
+        let answer = passes.call_method("conclude", (workers(factors)?, PyArray1::from_vec(py, prior)), Some(&how))?;
+        return Ok(Sums { workers: vec![], classes: vec![], log_evidence: finite_number(&answer)? });
     }
     let Sums { workers: counts, classes, .. } = Sums::new(model, n_workers, shape)?;
     let (counts, classes) = (workers(counts)?, PyArray1::from_vec(py, classes));
@@ -336,8 +336,9 @@ fn answered(passes: &Bound<'_, PyAny>, sizes: Sizes, Question { model, what }: Q
         What::Gather { factors, prior, mode } => {
             how.set_item("hard", mode.hard)?;
             how.set_item("voted_only", mode.voted_only)?;
-            let given = passes.call_method("gather", (workers(factors)?, PyArray1::from_vec(py, prior)), Some(&how))?;
-            log_evidence = finite_number(&given)?;
+            let answer =
+                passes.call_method("gather", (workers(factors)?, PyArray1::from_vec(py, prior)), Some(&how))?;
+            log_evidence = finite_number(&answer)?;
         }
         What::Conclude { .. } => {}
     }
@@ -370,10 +371,10 @@ pub struct Called<'a> {
 
 impl Called<'_> {
     fn ask(&self, model: Model, what: What, sums: &mut Sums) -> Result<()> {
-        let given = self.line.ask(Question { model, what })?;
-        each_block(&mut sums.workers, 1, 1 << 13, &|first, sums| plus(sums, &given.workers[first..]));
-        plus(&mut sums.classes, &given.classes);
-        sums.log_evidence += given.log_evidence;
+        let answer = self.line.ask(Question { model, what })?;
+        each_block(&mut sums.workers, 1, 1 << 13, &|first, sums| plus(sums, &answer.workers[first..]));
+        plus(&mut sums.classes, &answer.classes);
+        sums.log_evidence += answer.log_evidence;
         Ok(())
     }
 }

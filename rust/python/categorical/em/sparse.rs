@@ -33,7 +33,7 @@ impl Table {
         };
         let options = Options { start, pseudo: pseudo.into(), class_pseudo, max_iter, tol };
         let fit = work(py, progress.as_ref(), |control| sparse::fit(&self.0, &options, control))?;
-        let found = Found::new(py)
+        let output = Found::new(py)
             .list("offsets", fit.offsets)?
             .list("classes", fit.classes)?
             .list("probabilities", fit.probabilities)?
@@ -43,6 +43,6 @@ impl Table {
             .list("winners", fit.winners)?
             .list("confidence", fit.confidence)?
             .list("tied", fit.tied)?;
-        Ok(found.course(fit.history, fit.n_iter, fit.converged)?.dict())
+        Ok(output.course(fit.history, fit.n_iter, fit.converged)?.dict())
     }
 }

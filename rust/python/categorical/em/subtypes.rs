@@ -36,10 +36,10 @@ impl Table {
         };
         let fit = work(py, progress.as_ref(), |control| em::fit_subtypes(&self.0, &options, control))?;
         let (m, k) = (self.0.n_workers(), self.0.n_labels());
-        let found = Found::fit(py, self, fit.fit)?
+        let output = Found::fit(py, self, fit.fit)?
             .array("concentration", [m, k, n_subtypes, k], fit.concentration)?
             .list("class_concentration", fit.class_concentration)?;
-        Ok(found.array("subtype_concentration", [k, n_subtypes], fit.subtype_concentration)?.dict())
+        Ok(output.array("subtype_concentration", [k, n_subtypes], fit.subtype_concentration)?.dict())
     }
 
     /// Class posteriors (tasks × classes) under given Dirichlet posteriors of the parameters of EBCC.
