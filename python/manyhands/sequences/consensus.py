@@ -66,7 +66,7 @@ class SequenceConsensus(SequenceAggregator, default=True):
     3. Tables of `BSC` (what a worker answers given the true tag and the worker's previous tag) and transitions are
        counted once under the anchor, with a prior learned from these counts. One forward–backward sweep gives C.
     4. Tags are the legal sequence with the largest sum of (V + H + C) / 3. Probabilities of spans are averages of the
-    exact ones of V, H and C.
+       exact ones of V, H and C.
     5. Stated probabilities of tags are the average of V, the calibrated posterior of `Consensus`, and C with its
        evidence divided by 1 + 0.5 (readers − 1), as errors of readers on a token are correlated.
 
