@@ -263,6 +263,26 @@ def effective(data: Path) -> None:
         )
 
 
+def independent(panels: int = 100) -> None:
+    """Print how often the interval of the effective number contains that of independent judges."""
+    rng = np.random.default_rng(17)
+    print("| judges | items | in the interval | mean estimate | plain: eigenvalue |\n| --: | --: | --: | --: | --: |")
+    for n_judges in (5, 9, 24):
+        for n_items in (25, 100, 1000):
+            hits, estimates_of, largest = [], [], []
+            for _ in range(panels):
+                wrong = (rng.random((n_items, n_judges)) > rng.uniform(0.6, 0.9, n_judges)) * 1.0
+                item, judge = np.nonzero(~np.isnan(wrong))
+                strata = rng.integers(0, 2, n_items)
+                one = from_errors(item, judge, wrong[item, judge], strata, n_judges)
+                if one is not None:
+                    hits.append(one.low <= n_judges <= one.high)
+                    estimates_of.append(one.estimate)
+                    largest.append(plain(wrong[:, wrong.std(axis=0) > 0])[1])
+            cells = f"{np.mean(hits):.0%} | {np.mean(estimates_of):.1f} | {np.mean(largest):.1f}"
+            print(f"| {n_judges} | {n_items:,} | {cells} |", flush=True)
+
+
 def plain(wrong: np.ndarray) -> tuple[float, float]:
     """Kish's number and that of the largest eigenvalue, from correlations of errors over all items."""
     correlation = np.asarray(np.ma.corrcoef(np.ma.masked_invalid(wrong), rowvar=False))
@@ -357,6 +377,7 @@ def main() -> None:
         return
     if args.effective:
         effective(Path(args.data))
+        independent()
         return
     rng = np.random.default_rng(11)
     began, rows = time.process_time(), []
