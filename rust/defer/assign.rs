@@ -339,7 +339,7 @@ impl<'a> Flow<'a> {
     /// Moves a case along each edge of the path that ends at `end`.
     fn walk(&mut self, end: usize, before: &[usize]) -> Result<()> {
         let (pool, nodes) = (self.k, self.k + 1);
-        let mut changes = vec![];
+        let mut moves = vec![];
         let mut at = end;
         self.surplus[end] += 1;
         while before[at] != nodes {
@@ -349,14 +349,14 @@ impl<'a> Flow<'a> {
             } else if at == pool {
                 self.on[from] += 1;
             } else if let Some(found) = self.cheapest(from, at)? {
-                changes.push((found.row, at));
+                moves.push((found.row, at));
             }
             at = from;
         }
         self.surplus[at] -= 1;
         let mut changed = vec![false; self.k];
         // All cases were chosen before any moves: one that arrives must not be sent on along the same path.
-        for (row, to) in changes {
+        for (row, to) in moves {
             changed[self.option[row as usize] as usize] = true;
             changed[to] = true;
             self.option[row as usize] = to as u32;

@@ -214,7 +214,7 @@ fn groups<'a, P>(
     const MOST_GROUPS: usize = 32;
     let (n_codes, total) = (offsets.len() - 1, ids.len());
     let n_groups = total.div_ceil(ROWS_PER_GROUP).clamp(1, MOST_GROUPS);
-    let mut list = Vec::with_capacity(n_groups);
+    let mut parts = Vec::with_capacity(n_groups);
     let mut first = 0;
     for g in 1..=n_groups {
         let goal = (total as u128 * g as u128 / n_groups as u128) as u32;
@@ -225,10 +225,10 @@ fn groups<'a, P>(
         let (these_weights, rest_weights) = weights.map(|w| w.split_at_mut(len)).unzip();
         (ids, payload, weights) = (rest_ids, rest_items, rest_weights);
         let codes = first..last;
-        list.push(Group { codes, base, ids: these_ids, payload: these_items, width, weights: these_weights });
+        parts.push(Group { codes, base, ids: these_ids, payload: these_items, width, weights: these_weights });
         first = last;
     }
-    list
+    parts
 }
 
 fn copy_group<P: Payload>(log: &Log<'_>, given: &[P::Given], group: &mut Group<'_, P>) {
