@@ -184,3 +184,9 @@ def test_empty_gold_is_named(gold):
     log = mh.Annotations.from_arrays(["a", "a", "b"], ["x", "y", "x"], ["p", "q", "p"])
     with pytest.raises(ValueError, match="gold is empty"):
         mh.aggregate(log, gold=pa.table(gold) if "task" in gold else gold)
+
+
+def test_gold_as_columns_is_named():
+    log = mh.Annotations.from_arrays(["a", "a", "b"], ["x", "y", "x"], ["p", "q", "p"])
+    with pytest.raises(ValueError, match="dict of columns"):
+        mh.aggregate(log, gold={"task": ["a", "b"], "label": ["p", "q"]})

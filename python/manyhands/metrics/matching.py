@@ -188,6 +188,10 @@ def _in_order(names: Values, place: Ints, labels: Values) -> tuple[Ints, Values]
 def _gold_columns(gold: Any) -> tuple[Values, Values]:
     """Return task ids and labels from any accepted form of gold."""
     if isinstance(gold, Mapping):
+        if set(gold) == {"task", "label"} and all(isinstance(one, list | np.ndarray) for one in gold.values()):
+            raise ValueError(
+                "gold is a dict of columns; pass a mapping task -> label, a pair (tasks, labels) or a frame"
+            )
         pair: tuple[Any, Any] = list(gold.keys()), list(gold.values())
     elif isinstance(gold, tuple):
         if len(gold) != 2:
