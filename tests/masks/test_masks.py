@@ -295,6 +295,20 @@ def test_check_list(name: str, check) -> None:
     check()
 
 
+def test_weights_of_masks_are_votes() -> None:
+    upper, lower = np.zeros((2, 4, 4), np.int64)
+    upper[:2], lower[1:] = 1, 1
+    for weights, first, share in (
+        ([1.0, 1.0, 5.0], lower, 5 / 7),
+        ([2.0, 2.0, 3.0], upper, 4 / 7),
+        ([0.0] * 3, upper, 2 / 3),
+    ):
+        masks = mh.Masks.from_arrays([0] * 3, list("abc"), [upper, upper, lower], weights=weights)
+        votes = mh.masks.MaskVote().fit(masks)
+        np.testing.assert_array_equal(votes.masks_[0], first > 0)
+        assert votes.confidence_[0] == pytest.approx(share)
+
+
 def test_careless_and_loose_workers_are_told_apart() -> None:
     crowd = mh.simulate(40, size=48, good=4, loose=2, tight=2, careless=2, seed=2, kind="masks")
     model = mh.masks.STAPLE().fit(crowd.log)

@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 #: Standard errors on either side of a 95 % interval.
 _Z = 1.959964
-LEVEL = 0.95
 
 #: The lower 5 % limits of a Poisson mean, of which 0, 1, 2 and 3 events were seen.
 _RARE = (0.0, 0.0513, 0.3554, 0.8177)
