@@ -98,4 +98,7 @@ RUST_EQUIVALENTS: dict[str, str] = {
         "room that is reserved beforehand; a vector grows"
     ),
     "masks/shapes.rs: if len > 0 { → if len >= 0 {": "loops over nothing, and the lesser of 0 / 0 and 1 is 1",
+    "pairwise/worker_slopes.rs: let pull = [a - 1.0, b]; → let pull = [a + 1.0, b];": (
+        "the mean of slopes is held, so that one number more in all gradients changes nothing"
+    ),
 }
