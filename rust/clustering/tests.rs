@@ -120,6 +120,6 @@ fn what_cannot_be_is_named() {
     let options = MembershipOptions { start: &[0.5; 12], n_clusters: 2, prior: [1.0; 4], max_iter: 5, tol: 0.0 };
     let fit = |options: &MembershipOptions<'_>| message(membership_fit(&table, &pairs, options, &control).unwrap_err());
     assert!(fit(&MembershipOptions { start: &[0.6; 12], ..options }).contains("start of item 0"));
-    assert!(fit(&MembershipOptions { prior: [0.0; 4], ..options }).contains("imaginary"));
+    assert!(fit(&MembershipOptions { prior: [0.0; 4], ..options }).contains("pseudo-counts"));
     assert!(fit(&MembershipOptions { n_clusters: 0, ..options }).contains("at least one cluster"));
 }
