@@ -101,5 +101,5 @@ RUST_EQUIVALENTS: dict[str, str] = {
     "pairwise/worker_slopes.rs: let pull = [a - 1.0, b]; → let pull = [a + 1.0, b];": (
         "the mean of slopes is held, so that one number more in all gradients changes nothing"
     ),
-    "categorical/consensus.rs: sum += told; → sum -= told;": "the sum is squared",
+    "categorical/consensus.rs: sum += row_information; → sum -= row_information;": "the sum is squared",
 }
