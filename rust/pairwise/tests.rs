@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::bradley_terry::{LeftBias, Options, bradley_terry_fit};
-use super::errors::{Clusters, ErrorOptions, bradley_terry_errors};
+use super::errors::{Clusters, ErrorOptions, Errors, bradley_terry_errors};
 use super::graph::{Fold, Graph};
 use super::newton::{Ascent, Crowd, Prior};
 use super::outcome::{Counts, Outcomes};
@@ -175,24 +175,17 @@ proptest! {
     }
 }
 
-#[test]
-fn errors_by_the_inverse_are_those_by_probes() {
-    // Too many items to be solved for one by one: a ring, each compared with the next few.
-    let n = 300_u32;
-    let mut rows: Vec<Row> = vec![];
+/// A ring of items, each compared with the next few by four workers.
+fn ring(n: u32) -> Comparisons {
+    let (mut left, mut right, mut outcomes, mut workers) = (vec![], vec![], vec![], vec![]);
     for i in 0..n {
         for step in 1..12 {
-            rows.push((
-                i,
-                (i + step * step) % n,
-                u8::from(crate::base::num::scramble(u64::from(i * 64 + step)).is_multiple_of(3)),
-                i % 4,
-            ));
+            left.push(i);
+            right.push((i + step * step) % n);
+            outcomes.push(u8::from(crate::base::num::scramble(u64::from(i * 64 + step)).is_multiple_of(3)));
+            workers.push(i % 4);
         }
     }
-    let column = |f: fn(&Row) -> u32| rows.iter().map(f).collect::<Vec<_>>();
-    let (left, right, workers) = (column(|row| row.0), column(|row| row.1), column(|row| row.3));
-    let outcomes: Vec<u8> = rows.iter().map(|row| row.2).collect();
     let rows = Rows {
         left: &left,
         right: &right,
@@ -204,13 +197,22 @@ fn errors_by_the_inverse_are_those_by_probes() {
         n_workers: 4,
         n_contexts: 0,
     };
-    let control = Control::default();
-    let table = Comparisons::new(&rows, &control).unwrap();
+    Comparisons::new(&rows, &Control::default()).unwrap()
+}
+
+/// Fits a ring, and finds variances of its scores.
+fn ring_errors(n: u32, n_probes: usize, clusters: Clusters) -> Errors {
+    let (table, control) = (ring(n), Control::default());
     let fit = bradley_terry_fit(&table, &options(Ties::Half, LeftBias::None, false), &control).unwrap();
-    let by = |n_probes, clusters| {
-        let options = ErrorOptions { ties: Ties::Half, left_bias: false, prior: 2.0, clusters, n_probes, seed: 1 };
-        bradley_terry_errors(&table, &fit.found, &options, &control).unwrap()
-    };
+    let options = ErrorOptions { ties: Ties::Half, left_bias: false, prior: 2.0, clusters, n_probes, seed: 1 };
+    bradley_terry_errors(&table, &fit.found, &options, &control).unwrap()
+}
+
+#[test]
+fn errors_by_the_inverse_are_those_by_probes() {
+    // Too many items to be solved for one by one.
+    let n = 300;
+    let by = |n_probes, clusters| ring_errors(n, n_probes, clusters);
     let (rough, fine) = (by(32, Clusters::Comparisons), by(2048, Clusters::Comparisons));
     for (rough, fine, said) in
         [(&rough.model, &fine.model, rough.inexact[0]), (&rough.sandwich, &fine.sandwich, rough.inexact[1])]
@@ -221,6 +223,15 @@ fn errors_by_the_inverse_are_those_by_probes() {
     }
     // Four workers are solved for one by one.
     assert_eq!(by(32, Clusters::Workers).inexact[1], 0.0);
+    // With one item less, a ring is solved exactly, and its variances are much the same: solutions of probes are left
+    // at 2 %, which the prior's direction of all scores feels most.
+    let (exact, probed) = (ring_errors(256, 1, Clusters::Comparisons), ring_errors(257, 2048, Clusters::Comparisons));
+    assert!(exact.inexact == [0.0; 2] && probed.inexact.iter().all(|&off| off > 0.0));
+    let mean = |variances: &[f64]| variances.iter().sum::<f64>() / variances.len() as f64;
+    for (exact, probed) in [(&exact.model, &probed.model), (&exact.sandwich, &probed.sandwich)] {
+        let (exact, probed) = (mean(exact), mean(probed));
+        assert!((probed / exact - 1.0).abs() < 0.04, "{probed} by probes, {exact} exactly");
+    }
 }
 
 #[test]

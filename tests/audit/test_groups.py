@@ -64,9 +64,11 @@ def test_drift_matches_its_twin(small, share):
     arguments = (known.posterior, known.confusion, known.strata, when)
     found = votes.table.answer_drift(*arguments, share=share)
     wanted = oracle.answer_drift(Rows.of(votes), *arguments, share)
-    np.testing.assert_allclose(found["p"], [p for p, _, _ in wanted], rtol=1e-8)
-    # With two classes to choose between on a task, two labels may be off by the same: then either is told.
-    assert found["at"].tolist() == [at for _, at, _ in wanted]
+    np.testing.assert_allclose(found["p"], [p for p, *_ in wanted], rtol=1e-8)
+    assert found["at"].tolist() == [at for _, at, *_ in wanted]
+    # With two classes to choose between on a task, two labels may be off by the same: then either is named.
+    rates = [rates[what] for (*_, rates), what in zip(wanted, found["what"], strict=True)]
+    np.testing.assert_allclose(found["shares"], rates, atol=1e-12)
     # An answer tells nothing where all gave the same.
     rows = list(zip(*votes.to_frame().to_pydict().values(), strict=True))
     disputed = {task for task, _, label in rows if {label} != {each for other, _, each in rows if other == task}}

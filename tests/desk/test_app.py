@@ -277,6 +277,27 @@ def test_the_document_describes_every_path(client):
             content = b"{}" if method == "post" else None
             reply = client.raw(method.upper(), path, content)[0]
             assert str(reply) in methods[method]["responses"], (path, reply)
+    # Answered only when many logs are aggregated at once.
+    assert "503" in document["paths"]["/aggregate"]["post"]["responses"]
+
+
+def test_only_connections_without_a_request_are_cut():
+    from manyhands.desk.serve import _protocol
+
+    class Transport:
+        closed = False
+
+        def is_closing(self) -> bool:
+            return self.closed
+
+        def close(self) -> None:
+            self.closed = True
+
+    for cycle, cut in [(object(), False), (None, True)]:
+        connection = object.__new__(_protocol())
+        connection.transport, connection.cycle = Transport(), cycle
+        connection._end_unless_begun()
+        assert connection.transport.closed == cut
 
 
 def test_another_log_is_aggregated(client):

@@ -70,7 +70,7 @@ def pair_excess(rows: Rows, posterior, confusion, strata, min_overlap, share):
 
 
 def answer_drift(rows: Rows, posterior, confusion, strata, when, share=0.0):
-    """By worker: (p-value, answers before the change, what changed)."""
+    """By worker: (p-value, answers before the change, what changed, excess rate of each label before and since)."""
     m, k = rows.n_workers, rows.n_classes
     steps: list[list[tuple[float, np.ndarray, np.ndarray]]] = [[] for _ in range(m)]
     for at, who, said, of_label in _tasks(rows, posterior, confusion, strata):
@@ -92,7 +92,7 @@ def answer_drift(rows: Rows, posterior, confusion, strata, when, share=0.0):
         off, variance = (np.array([step[j] for step in of_worker]).reshape(-1, k + 1) for j in (1, 2))
         whole, total = off.sum(axis=0), variance.sum(axis=0)
         some = total > 1e-9
-        best = (0.0, 0, 0)
+        best = (0.0, 0, 0, np.zeros((k + 1, 2)))
         for i in range(len(times) - 1):
             if times[i + 1] > times[i]:
                 bridge = np.zeros(k + 1)
@@ -101,7 +101,8 @@ def answer_drift(rows: Rows, posterior, confusion, strata, when, share=0.0):
                 strayed -= share * (i + 1) * (len(times) - i - 1) / len(times)
                 bridge[some] = strayed[some] / np.sqrt(total[some])
                 if bridge.max() > best[0] + 1e-12:
-                    best = (bridge.max(), i + 1, int(bridge.argmax()))
+                    rates = np.column_stack([walked / (i + 1), (whole - walked) / (len(times) - i - 1)])
+                    best = (bridge.max(), i + 1, int(bridge.argmax()), rates)
         found.append((min(1.0, some.sum() * kolmogorov(best[0])), *best[1:]))
     return found
 
