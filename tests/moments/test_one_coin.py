@@ -390,7 +390,7 @@ class TestDoubt:
         good = mh.categorical.crowds.one_coin(6, 2, accuracy=0.85)
         crowd = mh.simulate(500, confusion=np.concatenate([good, 1 - good]), labels_per_task=12, seed=0)
         for model in (mh.moments.OneCoinSpectral(), mh.moments.OneCoinGradient(), mh.moments.MMSR()):
-            assert any("doubtful" in remark for remark in self.fit(model, crowd.log).remarks_)
+            assert any("exchanged" in remark for remark in self.fit(model, crowd.log).remarks_)
 
     def test_balance_from_the_majority_where_triples_are_few(self) -> None:
         crowd = mh.simulate(300, 10, 2, labels_per_task=2, prior=[0.7, 0.3], seed=0)
