@@ -64,7 +64,7 @@ class MixtureReward(CrowdReward):
     >>> crowds = [simulation.log.to_frame().to_pydict() for simulation in simulations]
     >>> log = {name: crowds[0][name] + crowds[1][name] for name in ("left", "right", "winner")}
     >>> log["worker"] = crowds[0]["worker"] + [worker + 4 for worker in crowds[1]["worker"]]
-    >>> model = mh.learn.MixtureReward(torch.nn.Linear(2, 2), max_epochs=20, lr=0.05).fit(X, log)
+    >>> model = mh.learn.MixtureReward(torch.nn.Linear(2, 2), max_epochs=20, lr=0.1).fit(X, log)
     >>> model.groups_.argmax(axis=1).tolist() in ([0] * 4 + [1] * 4, [1] * 4 + [0] * 4)
     True
     """
