@@ -265,6 +265,22 @@ mod tests {
     }
 
     #[test]
+    fn probabilities_in_large_tasks_add_up_to_the_count() {
+        // Workers differ by how they answered the second task, and by nothing in the first.
+        let n = MOST_EXACT as u32 + 2;
+        let rows: Vec<(u32, u32, u16)> =
+            (0..2 * n).map(|i| (i / n, i % n, u16::from(if i < n { i < 20 } else { i.is_multiple_of(3) }))).collect();
+        let table = of_rows(&rows, None, [2, n as usize, 2]);
+        let (posterior, confusion) = ([0.4, 0.6, 0.7, 0.3], vec![0.5; 4 * n as usize]);
+        let beliefs = Beliefs { posterior: &posterior, confusion: &confusion, strata: &[0; 2] };
+        let habits = beliefs.habits(&table, &Control::default()).unwrap();
+        let mut chance = Chance::default();
+        chance.turn_to(&table, &habits, 0, 1, 20).unwrap();
+        let total: f64 = chance.tilted.iter().sum();
+        assert!((total - 20.0).abs() < 1e-6, "{total}");
+    }
+
+    #[test]
     fn large_tasks_are_judged_nearly_as_exactly() {
         let odds: Vec<f64> = (0..80).map(|i| 0.2 + f64::from(i % 7)).collect();
         let mut chance = Chance { tilted: odds, ..Chance::default() };
